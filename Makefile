@@ -1,0 +1,69 @@
+# A short front for meson. `make help` lists the targets.
+BUILD ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 20
+
+all:
+	@tools/deps.sh --check build
+	@tools/configure.sh $(BUILD) --prefix=$(PREFIX)
+	@ninja -C $(BUILD) --quiet
+
+help:
+	@echo 'make               build/belfry and build/belfryd'
+	@echo 'make demo          a first look; installs missing Debian packages'
+	@echo 'make test          every test that needs no GPU; installs missing Debian packages'
+	@echo 'make test-gpu      the tests that need an NVIDIA GPU'
+	@echo 'make bench         what docs/measurements.md reports; needs an NVIDIA GPU'
+	@echo 'make install       to DESTDIR and PREFIX (/usr/local)'
+	@echo 'make portable      dist/belfry-portable: runs with nothing installed but glibc'
+	@echo 'make format        rewrite the sources in the house style; check-format only looks'
+	@echo 'make lint          clang-tidy, cppcheck, shellcheck, mandoc, the rooms'
+	@echo 'make sanitize      the tests under the address, undefined and thread sanitizers'
+	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (20) each'
+	@echo 'make clean         remove everything that was built'
+
+test-deps:
+	@tools/deps.sh build test
+
+demo: test-deps
+	@$(MAKE) --no-print-directory all
+	@tools/demo.sh $(BUILD)
+
+test: test-deps
+	@$(MAKE) --no-print-directory all
+	@tools/test.sh $(BUILD)
+
+test-gpu: all
+	@BELFRY_BUILD_DIR=$(abspath $(BUILD)) tests/gpu/run.sh
+
+bench: all
+	@BELFRY_BUILD_DIR=$(abspath $(BUILD)) bench/run.sh
+
+install: all
+	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
+
+portable:
+	@tools/deps.sh build
+	@tools/portable.sh build-portable dist/belfry-portable
+
+format:
+	@tools/format.sh -i
+
+check-format:
+	@tools/format.sh --dry-run -Werror
+
+lint: all
+	@tools/lint.sh $(BUILD)
+
+sanitize:
+	@tools/sanitize.sh address,undefined build-asan
+	@tools/sanitize.sh thread build-tsan
+
+fuzz:
+	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+clean:
+	rm -rf build build-portable build-asan build-tsan build-fuzz dist
+
+.PHONY: all help test-deps demo test test-gpu bench install portable format check-format lint sanitize fuzz clean

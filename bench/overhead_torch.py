@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""PyTorch's side of the overhead: a bf16 GEMM, a training step of a small transformer, a decode step as a CUDA graph.
+Prints one line of JSON; overhead.sh runs it natively and under Belfry in turn."""
+import json
+import sys
+import time
+
+try:
+    import torch
+except ImportError:
+    print("skipped: no PyTorch")
+    sys.exit(77)
+
+torch.manual_seed(0)
+torch.backends.cuda.matmul.allow_tf32 = True
+
+
+def median_ms(work, repeats, inner):
+    """Median of `repeats` timings of `inner` calls queued together, in ms a call."""
+    took = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(inner):
+            work()
+        torch.cuda.synchronize()
+        took.append((time.perf_counter() - start) * 1e3 / inner)
+    return sorted(took)[len(took) // 2]
+
+
+def gemm_tflops():
+    n = 8192
+    a = torch.randn(n, n, device="cuda", dtype=torch.bfloat16)
+    b = torch.randn(n, n, device="cuda", dtype=torch.bfloat16)
+    c = torch.empty_like(a)
+    # long enough for the clocks to settle under load: they, not the launches, are most of the noise
+    median_ms(lambda: torch.mm(a, b, out=c), 1, 300)
+    return 2 * n**3 / median_ms(lambda: torch.mm(a, b, out=c), 9, 40) / 1e9
+
+
+def train_step_ms():
+    layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.0, batch_first=True)
+    net = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).cuda()
+    optimiser = torch.optim.AdamW(net.parameters(), lr=1e-4)
+    x = torch.randn(32, 256, 512, device="cuda")
+
+    def step():
+        optimiser.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = net(x).float().square().mean()
+        loss.backward()
+        optimiser.step()
+
+    median_ms(step, 1, 20)
+    return median_ms(step, 15, 5)
+
+
+def decode_step_ms():
+    weights = [torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in range(32)]
+    x = torch.randn(8, 4096, device="cuda", dtype=torch.bfloat16)
+
+    def step():
+        y = x
+        for w in weights:
+            y = torch.nn.functional.silu(y @ w) * 0.02
+        return y
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.no_grad(), torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        step()
+    median_ms(graph.replay, 1, 50)
+    return median_ms(graph.replay, 200, 1)
+
+
+print(json.dumps({"gemm_tflops": round(gemm_tflops(), 2), "train_step_ms": round(train_step_ms(), 4),
+                  "decode_step_ms": round(decode_step_ms(), 4)}))

@@ -1,0 +1,180 @@
+#include "base/process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/own.h"
+
+#ifndef PIDFD_THREAD
+#define PIDFD_THREAD O_EXCL
+#endif
+
+static int result(long rc)
+{
+	return rc < 0 ? -errno : (int)rc;
+}
+
+int bf_pidfd_open(pid_t pid)
+{
+	return result(syscall(SYS_pidfd_open, pid, 0));
+}
+
+int bf_pidfd_open_thread(pid_t tid)
+{
+	return result(syscall(SYS_pidfd_open, tid, PIDFD_THREAD));
+}
+
+int bf_pidfd_getfd(int pidfd, int fd)
+{
+	return result(syscall(SYS_pidfd_getfd, pidfd, fd, 0));
+}
+
+int bf_pidfd_kill(int pidfd, int signal)
+{
+	return result(syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0));
+}
+
+pid_t bf_tgid_of(pid_t tid)
+{
+	char path[48], line[128];
+	cleanup_file FILE *status = NULL;
+	int tgid;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	status = fopen(path, "re");
+	if (!status)
+		return -errno;
+	while (fgets(line, sizeof(line), status))
+		if (sscanf(line, "Tgid: %d", &tgid) == 1)
+			return tgid;
+	return -ESRCH;
+}
+
+int bf_same_files(pid_t a, pid_t b)
+{
+	long rc = syscall(SYS_kcmp, a, b, KCMP_FILES, 0, 0);
+
+	return rc < 0 ? -errno : rc == 0;
+}
+
+int bf_same_file(pid_t pid, int fd_a, int fd_b)
+{
+	return syscall(SYS_kcmp, pid, pid, KCMP_FILE, (unsigned long)fd_a, (unsigned long)fd_b) == 0;
+}
+
+int bf_peek(pid_t pid, uint64_t address, void *to, size_t bytes)
+{
+	struct iovec here = { to, bytes }, there = { (void *)(uintptr_t)address, bytes };
+
+	return process_vm_readv(pid, &here, 1, &there, 1, 0) == (ssize_t)bytes ? 0 : -EFAULT;
+}
+
+int bf_poke(pid_t pid, uint64_t address, const void *from, size_t bytes)
+{
+	struct iovec here = { (void *)(uintptr_t)from, bytes }, there = { (void *)(uintptr_t)address, bytes };
+
+	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)bytes ? 0 : -EFAULT;
+}
+
+/* Kill the children of one of a process's threads, deepest first; returns how many there were. */
+static int end_children(pid_t pid, pid_t tid, int depth)
+{
+	char path[64];
+	cleanup_file FILE *children = NULL;
+	int count = 0, child;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, tid);
+	children = fopen(path, "re");
+	while (children && fscanf(children, "%d", &child) == 1) {
+		count++;
+		kill(child, SIGKILL);
+		if (depth < 64)
+			count += end_children(child, child, depth + 1);
+	}
+	return count;
+}
+
+void bf_end_descendants(void)
+{
+	char path[32];
+	pid_t self = getpid();
+
+	/* A child may fork between our look and its death; its child is then ours, and the next round sees it. */
+	for (int round = 0; round < 1000; round++) {
+		int count = 0;
+		DIR *tasks;
+
+		snprintf(path, sizeof(path), "/proc/%d/task", self);
+		tasks = opendir(path);
+		for (struct dirent *entry; tasks && (entry = readdir(tasks));)
+			if (entry->d_name[0] != '.')
+				count += end_children(self, (pid_t)atoi(entry->d_name), 0);
+		if (tasks)
+			closedir(tasks);
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+		if (!count)
+			return;
+		usleep(1000);
+	}
+}
+
+int bf_send_fd(int sock, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	char byte = 'f';
+	struct iovec data = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &data,
+			      .msg_iovlen = 1,
+			      .msg_control = control.room,
+			      .msg_controllen = sizeof(control.room) };
+	struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
+
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(head), &fd, sizeof(int));
+	return sendmsg(sock, &msg, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+}
+
+int bf_recv_fd(int sock)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	char byte;
+	struct iovec data = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &data,
+			      .msg_iovlen = 1,
+			      .msg_control = control.room,
+			      .msg_controllen = sizeof(control.room) };
+	struct cmsghdr *head;
+	ssize_t got;
+	int fd;
+
+	do
+		got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return -errno;
+	head = CMSG_FIRSTHDR(&msg);
+	if (got == 0 || !head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+		return -EPIPE;
+	memcpy(&fd, CMSG_DATA(head), sizeof(int));
+	return fd;
+}

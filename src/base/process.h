@@ -1,0 +1,33 @@
+/* Other processes, by descriptor: numbers are reused, descriptors are not. */
+#ifndef BELFRY_BASE_PROCESS_H
+#define BELFRY_BASE_PROCESS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+int bf_pidfd_open(pid_t pid);
+/* Like pidfd_open, for a single thread where the kernel can (6.9); -EINVAL before that. */
+int bf_pidfd_open_thread(pid_t tid);
+int bf_pidfd_getfd(int pidfd, int fd);
+int bf_pidfd_kill(int pidfd, int signal);
+/* The process a thread belongs to, or -errno. */
+pid_t bf_tgid_of(pid_t tid);
+/* 1 if both threads use one descriptor table, 0 if not, -errno if that cannot be told. */
+int bf_same_files(pid_t a, pid_t b);
+/* 1 if the two descriptors of one process are the same open file. */
+int bf_same_file(pid_t pid, int fd_a, int fd_b);
+
+/* 0, or -EFAULT if not all of it could be moved. */
+int bf_peek(pid_t pid, uint64_t address, void *to, size_t bytes);
+int bf_poke(pid_t pid, uint64_t address, const void *from, size_t bytes);
+
+/* End every descendant of this process and wait for them: the caller must be their subreaper, so that none
+ * is lost to another parent while its own dies. */
+void bf_end_descendants(void);
+
+int bf_send_fd(int sock, int fd);
+/* The descriptor, or -errno. */
+int bf_recv_fd(int sock);
+
+#endif

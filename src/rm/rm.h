@@ -1,0 +1,303 @@
+/* rm: the NVIDIA kernel driver's ABI as data: call numbers, classes, controls, and where the fields Belfry
+ * cares about lie in each driver series. Bytes in, values out. No side effects: it opens nothing, calls
+ * nothing, keeps nothing. Facts come from the public open-gpu-kernel-modules headers, or are measured. */
+#ifndef BELFRY_RM_H
+#define BELFRY_RM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What nvidiactl and nvidiaN answer to: the low byte of the ioctl command. The driver looks at nothing but
+ * that byte and the size bits: the magic 'F' and the direction are a convention, not a check, in every series
+ * known here (nvidia_ioctl in kernel-open/nvidia/nv.c). */
+enum rm_escape {
+	RM_ESC_ALLOC_MEMORY = 0x27,
+	RM_ESC_ALLOC_OBJECT = 0x28,
+	RM_ESC_FREE = 0x29,
+	RM_ESC_CONTROL = 0x2a,
+	RM_ESC_ALLOC = 0x2b,
+	RM_ESC_DUP_OBJECT = 0x34,
+	RM_ESC_SHARE = 0x35,
+	RM_ESC_I2C_ACCESS = 0x39,
+	RM_ESC_IDLE_CHANNELS = 0x41,
+	RM_ESC_VID_HEAP_CONTROL = 0x4a,
+	RM_ESC_ACCESS_REGISTRY = 0x4d,
+	RM_ESC_MAP_MEMORY = 0x4e,
+	RM_ESC_UNMAP_MEMORY = 0x4f,
+	RM_ESC_GET_EVENT_DATA = 0x52,
+	RM_ESC_ALLOC_CONTEXT_DMA2 = 0x54,
+	RM_ESC_MAP_MEMORY_DMA = 0x57,
+	RM_ESC_UNMAP_MEMORY_DMA = 0x58,
+	RM_ESC_BIND_CONTEXT_DMA = 0x59,
+	RM_ESC_UPDATE_DEVICE_MAPPING_INFO = 0x5e,
+	RM_ESC_CARD_INFO = 0xc8,
+	RM_ESC_REGISTER_FD = 0xc9,
+	RM_ESC_ALLOC_OS_EVENT = 0xce,
+	RM_ESC_FREE_OS_EVENT = 0xcf,
+	RM_ESC_STATUS_CODE = 0xd1,
+	RM_ESC_CHECK_VERSION_STR = 0xd2,
+	RM_ESC_XFER_CMD = 0xd3, /* "the call proper is described over there": a second door to every call */
+	RM_ESC_ATTACH_GPUS_TO_FD = 0xd4,
+	RM_ESC_SYS_PARAMS = 0xd6,
+	RM_ESC_NUMA_INFO = 0xd7,
+	RM_ESC_SET_NUMA_STATUS = 0xd8,
+	RM_ESC_EXPORT_TO_DMABUF_FD = 0xd9,
+	RM_ESC_WAIT_OPEN_COMPLETE = 0xda,
+};
+
+/* Statuses Belfry itself answers with or looks for (nvstatuscodes.h). */
+enum rm_status {
+	RM_OK = 0x00,
+	RM_ERR_INSUFFICIENT_PERMISSIONS = 0x1b,
+	RM_ERR_INVALID_ARGUMENT = 0x1f,
+	RM_ERR_INVALID_CLIENT = 0x23,
+	RM_ERR_INVALID_DEVICE = 0x26,
+	RM_ERR_INVALID_OBJECT_HANDLE = 0x33,
+	RM_ERR_INVALID_OBJECT_PARENT = 0x36,
+	RM_ERR_NO_MEMORY = 0x51,
+	RM_ERR_NOT_SUPPORTED = 0x56,
+};
+
+/* What a class is to Belfry. */
+enum rm_kind {
+	RM_KIND_OTHER = 0, /* passed on unseen */
+	RM_KIND_ROOT,	   /* an RM client; must be made by the process itself, which then owns it */
+	RM_KIND_DEVICE,
+	RM_KIND_SUBDEVICE,
+	RM_KIND_VIDMEM,	   /* device memory: counted */
+	RM_KIND_SYSMEM,	   /* host memory made by the driver */
+	RM_KIND_OS_MEMORY, /* the caller's own pages, pinned */
+	RM_KIND_GROUP,	   /* channel group (TSG) */
+	RM_KIND_CHANNEL,   /* GPFIFO channel */
+	RM_KIND_ENGINE,	   /* compute, copy and the like: lives under a channel */
+	RM_KIND_DOORBELL,  /* usermode region */
+	RM_KIND_EVENT,	   /* names a file of the calling process */
+	RM_KIND_REFUSED,   /* would hand out memory or submission around the ledger or the gate */
+};
+
+struct rm_class {
+	uint32_t id;
+	enum rm_kind kind;
+	const char *name;
+};
+
+/* Never NULL: an unknown class is RM_KIND_OTHER with the name "unknown". */
+const struct rm_class *rm_class_find(uint32_t id);
+
+/* Controls Belfry answers, changes, refuses or issues. Macros: ISO C keeps enumerators within int. */
+#define RM_CTRL_ROOT_GET_ATTACHED_IDS 0x00000201u
+#define RM_CTRL_ROOT_GET_ID_INFO 0x00000202u
+#define RM_CTRL_ROOT_GET_ID_INFO_V2 0x00000205u
+#define RM_CTRL_ROOT_GET_PROBED_IDS 0x00000214u
+#define RM_CTRL_ROOT_ATTACH_IDS 0x00000215u
+#define RM_CTRL_ROOT_GET_ADDRESS_SPACE 0x00000d01u
+#define RM_CTRL_EXPORT_OBJECT_TO_FD 0x00003d05u
+#define RM_CTRL_IMPORT_OBJECT_FROM_FD 0x00003d06u
+#define RM_CTRL_EXPORT_OBJECTS_TO_FD 0x00003d0bu /* the same for a list of objects */
+#define RM_CTRL_IMPORT_OBJECTS_FROM_FD 0x00003d0cu
+#define RM_CTRL_GET_PIDS 0x2080018du
+#define RM_CTRL_GET_PID_INFO 0x2080018eu
+/* Any client may issue this one on its own channels, so a program could undo what Belfry did with it. */
+#define RM_CTRL_DISABLE_CHANNELS 0x2080110bu
+/* Moves a channel's USERD and ring to other memory: with CAP_SYS_ADMIN, a way around the gate. */
+#define RM_CTRL_FIFO_UPDATE_CHANNEL_INFO 0x20801116u
+#define RM_CTRL_FB_GET_INFO 0x20801301u
+#define RM_CTRL_FB_GET_INFO_V2 0x20801303u
+#define RM_CTRL_GROUP_SCHEDULE 0xa06c0101u
+#define RM_CTRL_GROUP_SET_TIMESLICE 0xa06c0103u
+#define RM_CTRL_GROUP_GET_TIMESLICE 0xa06c0104u
+#define RM_CTRL_GROUP_PREEMPT 0xa06c0105u
+#define RM_CTRL_GROUP_SET_INTERLEAVE 0xa06c0107u
+#define RM_CTRL_GROUP_MAKE_REALTIME 0xa06c0110u
+#define RM_CTRL_CHANNEL_SCHEDULE 0xa06f0103u
+#define RM_CTRL_CHANNEL_SET_INTERLEAVE 0xa06f0109u
+#define RM_CTRL_CHANNEL_GET_TOKEN 0xc36f0108u
+
+/* FB_GET_INFO indices whose value is the size or the fill of the card's memory, in KiB (ctrl2080fb.h).
+ * Lower a value, never raise it: MAPPABLE_HEAP_SIZE is what the CPU can reach and may be small already. */
+enum rm_fb_meaning { RM_FB_UNRELATED = 0, RM_FB_TOTAL, RM_FB_FREE };
+enum rm_fb_meaning rm_fb_meaning(uint32_t index);
+
+/* One driver series. Offsets are in bytes from the start of the structure named. */
+struct rm_layout {
+	const char *series; /* "580": the major version */
+	bool is_measured;   /* run against the real driver; false: from its public source alone */
+
+	uint32_t channel_size; /* NV_CHANNEL_ALLOC_PARAMS */
+	uint32_t channel_gpfifo_offset, channel_gpfifo_entries, channel_flags;
+	uint32_t channel_userd_memory, channel_userd_offset, channel_engine_type;
+
+	uint32_t memory_size; /* NV_MEMORY_ALLOCATION_PARAMS */
+	uint32_t memory_flags, memory_attr, memory_bytes;
+
+	uint32_t device_size, device_instance; /* NV0080_ALLOC_PARAMETERS */
+	uint32_t subdevice_size;	       /* NV2080_ALLOC_PARAMETERS */
+	uint32_t group_size;		       /* NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS */
+	uint32_t group_schedule_size;	       /* NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS */
+	uint32_t doorbell_size;		       /* NV_HOPPER_USERMODE_A_PARAMS; older doorbells take none */
+	uint32_t graphics_size;		       /* NV_GR_ALLOCATION_PARAMETERS: compute, 3D, 2D, inline */
+	uint32_t copy_size;		       /* NVB0B5_ALLOCATION_PARAMETERS */
+	uint32_t video_size;		       /* NVENC, NVDEC, NVJPG and OFA: four names, one size */
+	uint32_t context_share_size;	       /* NV_CTXSHARE_ALLOCATION_PARAMETERS */
+	uint32_t va_space_size;		       /* NV_VASPACE_ALLOCATION_PARAMETERS */
+
+	uint32_t pids_size, pids_count, pids_table, pids_max;	   /* GET_PIDS */
+	uint32_t pid_info_size, pid_info_max;			   /* GET_PID_INFO: list of … */
+	uint32_t pid_info_list, pid_info_stride;		   /* … entries: pid 0, index 4, result 8 */
+	uint32_t pid_info_private, pid_info_owned, pid_info_duped; /* … bytes, within an entry */
+
+	uint32_t fb_info_size, fb_info_list, fb_info_max; /* FB_GET_INFO_V2: count, {index, value}[] */
+	uint32_t disable_size, disable_count, disable_clients, disable_channels, disable_max;
+	uint32_t id_info_v2_size, id_info_v2_gpu_id;
+	uint32_t id_info_v2_device_instance, id_info_v2_subdevice_instance;
+};
+
+/* The layout for a driver version such as "580.159.04", or NULL. */
+const struct rm_layout *rm_layout_find(const char *version);
+/* Known layouts in order; NULL past the end. */
+const struct rm_layout *rm_layout_at(unsigned index);
+
+/* Bits of channel_flags. RM decides a channel's privilege by who makes the call: made by a process with
+ * CAP_SYS_ADMIN, also on behalf of another, the channel is privileged and its copy engine may use physical
+ * addresses. These two bits deny that whoever asks (alloc_channel.h). */
+#define RM_CHANNEL_DENY_PHYSICAL_CE (1u << 7)
+#define RM_CHANNEL_DENY_AUTH_PRIV (1u << 22)
+
+/* How many bytes of parameters an allocation of this class takes when the caller says 0 ("as usual").
+ * 0: the class takes none. -1 if Belfry does not know, in which case the call cannot be made on the caller's
+ * behalf. */
+int rm_class_params_size(const struct rm_layout *layout, uint32_t class_id);
+
+/* One call, taken apart. */
+enum rm_verb {
+	RM_VERB_OTHER = 0,
+	RM_VERB_ALLOC,	      /* class, params */
+	RM_VERB_FREE,	      /* object */
+	RM_VERB_CONTROL,      /* object, class = control id, params */
+	RM_VERB_ALLOC_MEMORY, /* NVOS02: class, params = address, bytes, fd */
+	RM_VERB_VID_HEAP,     /* NVOS32: class = enum rm_heap, heap_class, object, bytes, flags */
+	RM_VERB_DUP,	      /* object = new handle; source_client, source_object */
+	RM_VERB_MAP_MEMORY,   /* parent = device, object = memory, offset, bytes, fd */
+	RM_VERB_UNMAP_MEMORY, /* parent = device, object = memory, params = address */
+	RM_VERB_REGISTER_FD,  /* fd = control file */
+	RM_VERB_REFUSED,      /* old or unused calls that would go around the ledger: ALLOC_OBJECT, and
+				 * ALLOC_MEMORY of anything but host memory (of 0x40: the whole card) */
+};
+
+/* Functions of RM_ESC_VID_HEAP_CONTROL. FREE frees any object, not only memory. */
+enum rm_heap {
+	RM_HEAP_ALLOC_SIZE = 2,
+	RM_HEAP_FREE = 3,
+	RM_HEAP_INFO = 5, /* answers u64 total at 24 and free at 32, in bytes */
+	RM_HEAP_ALLOC_TILED = 6,
+	RM_HEAP_ALLOC_RANGE = 14,
+	RM_HEAP_REACQUIRE_COMPRESSION = 15,
+	RM_HEAP_RELEASE_COMPRESSION = 16,
+	RM_HEAP_GET_ALIGNMENT = 18,
+	RM_HEAP_HW_ALLOC = 19,
+	RM_HEAP_HW_FREE = 20,
+	RM_HEAP_ALLOC_OS_DESCRIPTOR = 27,
+};
+
+struct rm_call {
+	enum rm_verb verb;
+	uint32_t nr;   /* enum rm_escape or another number */
+	uint32_t size; /* of the argument structure */
+	uint32_t client, parent, object, class_id;
+	uint32_t heap_class; /* RM_VERB_VID_HEAP: the class RM will allocate; 0 if it allocates nothing */
+	uint32_t source_client, source_object;
+	uint64_t params; /* address in the caller */
+	uint32_t params_size;
+	uint64_t rights; /* address in the caller, or 0 */
+	uint32_t flags;
+	uint64_t offset, bytes;
+	int fd;	       /* in the caller; -1 if the call names none */
+	int status_at; /* where in the argument the driver puts its status; -1 if it has none */
+	int object_at; /* where the new handle stands after the call; -1 if it makes no object */
+};
+
+/* Largest argument structure that is decoded (of those with a verb, NVOS32 is the largest: 184). The bytes of
+ * larger ones are never looked at, so a caller need not fetch them. */
+#define RM_ARG_MAX 512
+
+/* Take a call apart. nr and size come from the ioctl command (or from an XFER_CMD argument), arg holds size
+ * bytes as the caller wrote them. Returns 0, or -EINVAL where the size does not fit the number, which is
+ * what the driver answers too. Unknown numbers are RM_VERB_OTHER. XFER_CMD itself is -EINVAL: unwrap it with
+ * rm_decode_xfer first; the driver unwraps once, and a nested one fails there as here. */
+int rm_decode(uint32_t nr, uint32_t size, const void *arg, struct rm_call *call);
+
+/* RM_ESC_XFER_CMD's argument: {u32 cmd, u32 size, u64 address}. The number is compared in full, not only its
+ * low byte. -EINVAL for a size past what the driver takes (nv.h). */
+#define RM_XFER_MAX 16384
+struct rm_xfer {
+	uint32_t nr, size;
+	uint64_t address;
+};
+int rm_decode_xfer(uint32_t size, const void *arg, struct rm_xfer *xfer);
+
+/* Argument structures Belfry fills in to make calls of its own (nvos.h, nv-ioctl.h). */
+struct rm_arg_free {
+	uint32_t client, parent, object, status;
+};
+struct rm_arg_control {
+	uint32_t client, object, cmd, flags;
+	uint64_t params;
+	uint32_t size, status;
+};
+struct rm_arg_alloc { /* NVOS64 */
+	uint32_t client, parent, object, class_id;
+	uint64_t params, rights;
+	uint32_t size, flags, status, pad;
+};
+struct rm_arg_dup { /* NVOS55 */
+	uint32_t client, parent, object, source_client, source_object, flags, status;
+};
+struct rm_arg_share { /* NVOS57, with RS_SHARE_POLICY in its place */
+	uint32_t client, object;
+	uint32_t target, access_mask;
+	uint16_t type;
+	uint8_t action, pad;
+	uint32_t status;
+};
+struct rm_arg_map { /* NVOS33 and the file */
+	uint32_t client, device, memory, pad;
+	uint64_t offset, length, address;
+	uint32_t status, flags;
+	int fd, pad2;
+};
+struct rm_arg_unmap { /* NVOS34 */
+	uint32_t client, device, memory, pad;
+	uint64_t address;
+	uint32_t status, flags;
+};
+struct rm_arg_alloc_memory { /* NVOS02 and the file */
+	uint32_t client, parent, object, class_id, flags, pad;
+	uint64_t address, limit;
+	uint32_t status, pad2;
+	int fd, pad3;
+};
+
+/* /dev/nvidia-uvm: bare numbers, exact (uvm_ioctl.h, uvm_linux_ioctl.h). */
+enum rm_uvm {
+	RM_UVM_INITIALIZE = 0x30000001,
+	RM_UVM_DEINITIALIZE = 0x30000002,
+	RM_UVM_CREATE_RANGE_GROUP = 23,
+	RM_UVM_REGISTER_GPU_VASPACE = 25,
+	RM_UVM_REGISTER_CHANNEL = 27,
+	RM_UVM_MAP_EXTERNAL_ALLOCATION = 33,
+	RM_UVM_FREE = 34,
+	RM_UVM_REGISTER_GPU = 37,
+	RM_UVM_PAGEABLE_MEM_ACCESS = 39,
+	RM_UVM_MIGRATE = 51,
+	RM_UVM_MAP_DYNAMIC_PARALLELISM_REGION = 65,
+	RM_UVM_UNMAP_EXTERNAL = 66,
+	RM_UVM_ALLOC_SEMAPHORE_POOL = 68,
+	RM_UVM_VALIDATE_VA_RANGE = 72,
+	RM_UVM_CREATE_EXTERNAL_RANGE = 73,
+	RM_UVM_MAP_EXTERNAL_SPARSE = 74,
+	RM_UVM_MM_INITIALIZE = 75,
+	RM_UVM_ALLOC_DEVICE_P2P = 78,
+};
+
+#endif

@@ -1,0 +1,109 @@
+# shellcheck shell=bash disable=SC2013,SC2034,SC2046,SC2086
+# SPDX-License-Identifier: MIT
+# Sourced by run.sh and bench/*.sh (bash): where the programs are, and how to run one on a virtual GPU.
+# Needs HERE (the sourcing script's folder) set. Sets GPU (the tests' folder), BIN, BENCH_BIN, BELFRY, WORK.
+# Everything that touches the GPU goes through `timeout`: a hung GPU must not hang the machine's user.
+
+GPU=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(cd "$GPU/../.." && pwd)
+BUILD=${BELFRY_BUILD_DIR:-$ROOT/build}
+
+# The first of its arguments that is a file one can run.
+first_program() {
+	local path
+	for path; do
+		[ -f "$path" ] && [ -x "$path" ] && echo "$path" && return
+	done
+	return 1
+}
+
+find_programs() {
+	local probe
+	# beside us in the portable folder, in the build tree otherwise
+	probe=$(first_program "${GPU_BIN:-/nonexistent}/gpu_saxpy" "$GPU/gpu_saxpy" "$BUILD/tests/gpu/gpu_saxpy") ||
+		{ echo "no test programs: run make, or $GPU/build.sh" >&2; exit 2; }
+	BIN=$(dirname "$probe")
+	probe=$(first_program "${GPU_BIN:-/nonexistent}/overhead" "$ROOT/bench/overhead" "$BUILD/bench/overhead" \
+		"$BIN/overhead") || probe=$BIN/overhead
+	BENCH_BIN=$(dirname "$probe")
+	BELFRY=$(first_program "${BELFRY:-/nonexistent}" "$ROOT/bin/belfry" "$BUILD/belfry" \
+		"$(command -v belfry || echo /nonexistent)") ||
+		{ echo "no belfry: set BELFRY" >&2; exit 2; }
+	export BELFRY
+}
+
+need_gpu() {
+	[ -e /dev/nvidiactl ] && return
+	echo "skipped: no NVIDIA device (/dev/nvidiactl)"
+	exit 77
+}
+
+make_work() {
+	WORK=$(mktemp -d "${TMPDIR:-/tmp}/belfry-gpu.XXXXXX")
+	trap 'clean_up_jobs; rm -rf "$WORK"' EXIT
+}
+
+# Only what this shell started, by number.
+clean_up_jobs() {
+	local pids
+	pids=$(jobs -p)
+	[ -z "$pids" ] || kill $pids 2>/dev/null
+	wait 2>/dev/null
+}
+
+# on SECONDS MEM NAME program…: run a program on a virtual GPU of that size and name.
+on() {
+	local secs=$1 mem=$2 name=$3
+	shift 3
+	BELFRY_VGPU=$name timeout -k 5 "$secs" "$BELFRY" run --name "$name" --mem "$mem" -- "$@"
+}
+
+native() {
+	local secs=$1
+	shift
+	timeout -k 5 "$secs" "$@"
+}
+
+# The same in the background; STARTED is the process of `timeout`, which passes a signal on to the program. (A
+# function behind & would be a shell of its own, and killing that shell would leave the program running.)
+start_on() {
+	local secs=$1 mem=$2 name=$3
+	shift 3
+	BELFRY_VGPU=$name timeout -k 5 "$secs" "$BELFRY" run --name "$name" --mem "$mem" -- "$@" &
+	STARTED=$!
+}
+
+start_native() {
+	local secs=$1
+	shift
+	timeout -k 5 "$secs" "$@" &
+	STARTED=$!
+}
+
+# What the driver says, seen from outside any virtual GPU.
+gpu_processes() {
+	timeout 20 nvidia-smi --query-compute-apps=pid --format=csv,noheader 2>/dev/null | grep -c '[0-9]'
+}
+
+gpu_used_mib() {
+	timeout 20 nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null | head -1 | tr -dc 0-9
+}
+
+# wait_until SECONDS command…: until it succeeds; fails when it never does.
+wait_until() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.1
+	done
+}
+
+# The processes of Belfry below a process of ours (itself included), by number.
+family() {
+	local pid=$1 child
+	echo "$pid"
+	for child in $(cat "/proc/$pid/task"/*/children 2>/dev/null); do
+		family "$child"
+	done
+}

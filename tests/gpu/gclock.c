@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+#include "gclock.h"
+
+#include "cu.h"
+#include "kernels.h"
+#include "util.h"
+
+/* The kernel stores to host memory and the host spins on it: that brackets the reading more tightly than
+ * waiting for the stream does. */
+void gclock_take(struct gclock_sample *sample, int tries)
+{
+	void *kernel = cu_kernel(kernel_time, "tick"), *host;
+	volatile uint64_t *stamp;
+	uint64_t at, ns = 0, before, after;
+	void *args[] = { &at, &ns };
+
+	CU_MUST(cu.MemHostAlloc(&host, 4096, CU_HOST_DEVICEMAP));
+	CU_MUST(cu.MemHostGetDevicePointer(&at, host, 0));
+	stamp = host;
+	sample->error_ns = UINT64_MAX;
+	for (int i = 0; i < tries; i++) {
+		*stamp = 0;
+		before = now_ns();
+		CU_MUST(cu_launch(kernel, 1, 1, NULL, args));
+		/* bounded, so that a kernel that failed is reported by the synchronisation below */
+		while (!*stamp && now_ns() - before < 2000000000ull)
+			;
+		after = now_ns();
+		CU_MUST(cu.CtxSynchronize());
+		if (after - before >= sample->error_ns * 2)
+			continue;
+		*sample =
+			(struct gclock_sample){ before + (after - before) / 2, *stamp, (after - before) / 2 };
+	}
+}
+
+uint64_t gclock_to_host(const struct gclock_sample *before, const struct gclock_sample *after,
+			uint64_t gpu_ns)
+{
+	double rate = 1.0;
+	int64_t since = (int64_t)(gpu_ns - before->gpu_ns);
+
+	if (after->gpu_ns > before->gpu_ns)
+		rate = (double)(after->host_ns - before->host_ns) / (double)(after->gpu_ns - before->gpu_ns);
+	return before->host_ns + (uint64_t)(int64_t)((double)since * rate);
+}

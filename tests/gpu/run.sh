@@ -1,0 +1,255 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Lists of process numbers are split on purpose, and functions are called by name:
+# shellcheck disable=SC1091,SC2013,SC2015,SC2046,SC2086,SC2317
+# The behaviours of Belfry on a real GPU, one line each. run.sh [--list] [pattern]: those whose name matches.
+# Runs from the source tree after `make`, and from the portable folder. Exit 77 without an NVIDIA device.
+HERE=$(cd "$(dirname "$0")" && pwd)
+. "$HERE/common.sh"
+
+GIB=$((1 << 30))
+
+# Each behaviour is a function; what it prints is shown when it fails. Return 77 to skip, with a last line saying why.
+
+a_program_computes() { on 60 4G t-saxpy "$BIN/gpu_saxpy" --times 3; }
+cuda_graphs_run() { on 60 4G t-graph "$BIN/gpu_graph"; }
+a_program_of_8_processes_runs() { on 90 12G t-multi "$BIN/gpu_multi" --procs 8; }
+an_opencl_program_runs() { on 60 4G t-opencl "$BIN/gpu_opencl" --limit $((4 * GIB)); }
+nvidia_smi_runs() {
+	command -v nvidia-smi >/dev/null || { echo "no nvidia-smi"; return 77; }
+	on 60 4G t-smi nvidia-smi && on 60 4G t-smi2 nvidia-smi -q -d MEMORY
+}
+pytorch_trains() { have_python && on 120 8G t-train python3 "$GPU/torch_train.py" $((8 * GIB)); }
+pytorch_infers() { have_python && on 120 8G t-infer python3 "$GPU/torch_infer.py"; }
+
+have_python() {
+	command -v python3 >/dev/null || { echo "no python3"; return 77; }
+}
+
+a_statically_linked_runtime_runs() {
+	local nvcc arch
+	nvcc=$(command -v nvcc || first_program /usr/local/cuda/bin/nvcc) || { echo "no nvcc"; return 77; }
+	arch=$(timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d '. ')
+	timeout 120 "$nvcc" -arch="sm_${arch:-90}" -cudart static "$GPU/gpu_static.cu" -o "$WORK/gpu_static" || return 1
+	on 60 4G t-static "$WORK/gpu_static"
+}
+
+an_mps_client_runs() {
+	local status servers
+	command -v nvidia-cuda-mps-control >/dev/null || { echo "no nvidia-cuda-mps-control"; return 77; }
+	export CUDA_MPS_PIPE_DIRECTORY=$WORK/mps CUDA_MPS_LOG_DIRECTORY=$WORK/mps-log
+	mkdir -p "$WORK/mps" "$WORK/mps-log"
+	timeout 20 nvidia-cuda-mps-control -d || { echo "the MPS control daemon does not start"; return 77; }
+	on 60 4G t-mps "$BIN/gpu_saxpy"
+	status=$?
+	servers=$(echo get_server_list | timeout 20 nvidia-cuda-mps-control)
+	echo quit | timeout 20 nvidia-cuda-mps-control
+	[ -n "$servers" ] || { echo "no MPS server was started: it did not run as a client"; status=1; }
+	[ "$status" = 0 ] || tail -5 "$WORK/mps-log"/*.log
+	return "$status"
+}
+
+the_limit_is_exact() { on 60 2G t-exact "$BIN/gpu_exact" --limit $((2 * GIB)); }
+managed_memory_is_bounded() { on 60 4G t-managed "$BIN/gpu_managed" --limit $((4 * GIB)); }
+memory_stays_within_the_limit() {
+	on 120 10G t-memory "$BIN/gpu_memory" --procs 8 --ops 2000 --limit $((10 * GIB))
+}
+
+programs_are_told_the_vgpu() {
+	local busy status
+	start_native 40 "$BIN/gpu_busy" --secs 30 >"$WORK/busy"
+	busy=$STARTED
+	wait_until 20 grep -q busy "$WORK/busy" || { echo "the neighbour did not start"; return 1; }
+	on 60 3G t-told "$BIN/gpu_told" --limit $((3 * GIB))
+	status=$?
+	kill "$busy"
+	wait "$busy" 2>/dev/null
+	return "$status"
+}
+
+a_closed_gate_holds_what_came_after() { native 90 "$BIN/gpu_gate" --holds 30 --long 1; }
+a_stop_takes_effect_in_mid_kernel() { native 90 "$BIN/gpu_stopper" --stops 15 --ms 500 --limit-us 3000; }
+
+a_hold_ends_by_itself() {
+	local gap
+	start_on 30 4G t-hold "$BIN/gpu_gap" --secs 3 --top 1 >"$WORK/gap"
+	wait_until 20 vgpu_has_channels t-hold || { echo "the program did not start"; return 1; }
+	sleep 1
+	timeout 10 "$BELFRY" hold t-hold --for 300ms || return 1
+	wait "$STARTED" || { cat "$WORK/gap"; return 1; }
+	cat "$WORK/gap"
+	gap=$(awk '/^gap/ { print int($2); exit }' "$WORK/gap")
+	[ "$gap" -ge 250 ] && [ "$gap" -le 900 ] || { echo "longest gap $gap ms for a hold of 300 ms"; return 1; }
+}
+
+a_timeslice_can_be_changed() {
+	start_on 30 4G t-slice "$BIN/gpu_gap" --secs 2 --top 1 >"$WORK/slice"
+	wait_until 20 vgpu_has_channels t-slice || { echo "the program did not start"; return 1; }
+	timeout 10 "$BELFRY" set t-slice --timeslice 200us || return 1
+	wait "$STARTED" || { cat "$WORK/slice"; return 1; }
+	BELFRY_VGPU=t-slice2 timeout -k 5 60 "$BELFRY" run --name t-slice2 --mem 4G --timeslice 500us -- "$BIN/gpu_saxpy"
+}
+
+vgpu_has_channels() {
+	timeout 10 "$BELFRY" ls --json 2>/dev/null | tr -d ' \n' | tr '{' '\n' |
+		grep -A1 "\"name\":\"$1\"" | grep -q '"channels":[1-9]'
+}
+
+a_fault_is_the_programs_own() {
+	local kind status
+	for kind in illegal trap assert; do
+		on 30 4G "t-$kind" "$BIN/gpu_fault" "$kind" || { echo "$kind: status $?"; return 1; }
+	done
+	on 30 4G t-abort "$BIN/gpu_fault" abort
+	status=$?
+	[ "$status" = 134 ] || { echo "abort: status $status instead of 134"; return 1; }
+	on 30 4G t-kill "$BIN/gpu_fault" kill
+	status=$?
+	[ "$status" = 137 ] || { echo "kill: status $status instead of 137"; return 1; }
+	on 30 4G t-after "$BIN/gpu_saxpy"
+}
+
+a_neighbours_fault_disturbs_nobody() {
+	local steady status kind
+	start_on 60 4G t-steady "$BIN/gpu_steady" --until "$WORK/enough" --secs 40 >"$WORK/steady" 2>&1
+	steady=$STARTED
+	for kind in illegal trap assert abort kill exit; do
+		start_on 30 4G "t-bad-$kind" "$BIN/gpu_fault" "$kind" >/dev/null 2>&1
+		sleep 0.2
+	done
+	for kind in illegal kill; do
+		native 30 "$BIN/gpu_fault" "$kind" >/dev/null 2>&1
+	done
+	touch "$WORK/enough"
+	wait "$steady"
+	status=$?
+	cat "$WORK/steady"
+	wait
+	return "$status"
+}
+
+# Kill one of the processes of a run (program, belfry or belfryd) at a random moment; nothing may be left on the GPU,
+# nor any process of it. No `timeout` here, so that the wrapper's number is known; gpu_busy ends by itself.
+killed_at_random() {
+	local which=$1 i runner victim before tree pid
+	command -v nvidia-smi >/dev/null || { echo "no nvidia-smi"; return 77; }
+	before=$(gpu_used_mib)
+	for i in 1 2 3; do
+		"$BELFRY" run --name "t-kill9-$which-$i" --mem 4G -- "$BIN/gpu_busy" --secs 20 >/dev/null 2>&1 &
+		runner=$!
+		sleep "0.$((RANDOM % 9))$((RANDOM % 10))"
+		tree=$(family "$runner")
+		case $which in
+		program) victim=$(pid_named gpu_busy $tree) ;;
+		belfry) victim=$runner ;;
+		belfryd) victim=$(pid_named belfryd $tree) ;;
+		esac
+		# too early for it to be there: the run itself is the victim then
+		echo "kill -9 ${victim:-$runner} ($which)"
+		kill -9 "${victim:-$runner}" 2>/dev/null
+		tree="$tree $(family "$runner")"
+		if ! wait_until 10 all_gone $tree; then
+			for pid in $tree; do
+				[ -e "/proc/$pid" ] || continue
+				echo "left: $pid $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
+				kill -9 "$pid" 2>/dev/null
+			done
+			return 1
+		fi
+		wait "$runner" 2>/dev/null
+		wait_until 10 nothing_on_gpu "$before" ||
+			{ echo "left on the GPU: $(gpu_processes) processes, $(gpu_used_mib) MiB, $before before"; return 1; }
+	done
+	# and the next program finds everything in order
+	on 60 4G "t-next-$which" "$BIN/gpu_saxpy"
+}
+
+pid_named() {
+	local name=$1 pid
+	shift
+	for pid; do
+		[ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$name" ] && echo "$pid" && return
+	done
+}
+
+# The program, the wrapper and its belfryd: each run has its own.
+all_gone() {
+	local pid
+	for pid; do
+		[ -e "/proc/$pid" ] || continue
+		# a zombie of ours waits only for this shell
+		grep -q '^State:[[:space:]]*Z' "/proc/$pid/status" 2>/dev/null || return 1
+	done
+}
+
+nothing_on_gpu() {
+	local used
+	used=$(gpu_used_mib)
+	[ "$(gpu_processes)" = 0 ] && [ "${used:-0}" -le "$(($1 + 4))" ]
+}
+
+kill_9_of_the_program_leaves_nothing() { killed_at_random program; }
+kill_9_of_belfry_leaves_nothing() { killed_at_random belfry; }
+kill_9_of_belfryd_leaves_nothing() { killed_at_random belfryd; }
+
+BEHAVIOURS="
+a_program_computes
+cuda_graphs_run
+a_program_of_8_processes_runs
+an_opencl_program_runs
+nvidia_smi_runs
+a_statically_linked_runtime_runs
+an_mps_client_runs
+pytorch_trains
+pytorch_infers
+programs_are_told_the_vgpu
+the_limit_is_exact
+managed_memory_is_bounded
+memory_stays_within_the_limit
+a_closed_gate_holds_what_came_after
+a_hold_ends_by_itself
+a_timeslice_can_be_changed
+a_stop_takes_effect_in_mid_kernel
+a_fault_is_the_programs_own
+a_neighbours_fault_disturbs_nobody
+kill_9_of_the_program_leaves_nothing
+kill_9_of_belfry_leaves_nothing
+kill_9_of_belfryd_leaves_nothing
+"
+
+run_one() {
+	local name=$1 start status took
+	start=$(date +%s%N)
+	( trap clean_up_jobs EXIT; "$name" ) >"$WORK/out" 2>&1
+	status=$?
+	took=$((($(date +%s%N) - start) / 10000000))
+	took=$((took / 100)).$(printf %02d $((took % 100)))
+	case $status in
+	0) passed=$((passed + 1)); printf '%-40s %-8s %7s\n' "$name" ok "$took" ;;
+	77)
+		skipped=$((skipped + 1))
+		printf '%-40s %-8s %7s  %s\n' "$name" skipped "$took" "$(tail -1 "$WORK/out")"
+		;;
+	*)
+		failed=$((failed + 1))
+		printf '%-40s %-8s %7s\n' "$name" FAILED "$took"
+		tail -15 "$WORK/out" | sed 's/^/    /'
+		;;
+	esac
+}
+
+if [ "${1:-}" = --list ]; then
+	printf '%s\n' $BEHAVIOURS
+	exit 0
+fi
+need_gpu
+find_programs
+make_work
+passed=0 failed=0 skipped=0
+printf '%-40s %-8s %7s\n' behaviour result seconds
+for behaviour in $BEHAVIOURS; do
+	[[ $behaviour == *"${1:-}"* ]] || continue
+	run_one "$behaviour"
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,24 @@
+#!/bin/sh
+# check-rooms.sh: dependencies between the rooms of src/ point one way. Reads what the files include.
+set -eu
+status=0
+
+# may ROOM OTHER...: a file of ROOM may include headers of OTHER and of its own room, and of no other room.
+may() {
+	room=$1
+	allowed=$(printf '%s|' "$@")
+	wrong=$(grep -nE '^#include "[a-z_]+/' "src/$room"/*.[ch] 2>/dev/null |
+		grep -vE "#include \"(${allowed%|})/" || true)
+	if [ -n "$wrong" ]; then
+		printf '%s\n' "$wrong" | sed "s/\$/ <- not allowed in $room/" >&2
+		status=1
+	fi
+}
+
+may base
+may rm base
+may gate rm base
+may warden gate rm base
+may server warden gate rm base
+may cli server warden gate rm base
+exit $status

@@ -1,0 +1,52 @@
+#!/bin/sh
+# deps.sh [--check] [build|test|lint]...: install the Debian packages that are missing.
+# As root it installs them; otherwise, and with --check, it prints the one command to run and fails.
+set -eu
+
+build='gcc make meson ninja-build pkg-config libc6-dev libseccomp-dev libjson-c-dev python3'
+test='libcmocka-dev'
+lint='clang clang-format clang-tidy libclang-rt-dev cppcheck shellcheck mandoc'
+
+only_check=no
+wanted=
+for word in "$@"; do
+	case $word in
+	--check) only_check=yes ;;
+	build) wanted="$wanted $build" ;;
+	test) wanted="$wanted $test" ;;
+	lint) wanted="$wanted $lint" ;;
+	*)
+		echo "deps.sh: unknown word '$word'; known are --check, build, test, lint" >&2
+		exit 2
+		;;
+	esac
+done
+
+# Elsewhere than on Debian and its kin the packages have other names: let the build say what is missing.
+command -v dpkg-query >/dev/null || exit 0
+
+is_installed() {
+	dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
+}
+
+missing=
+for package in $wanted; do
+	if [ "$package" = pkg-config ] && command -v pkg-config >/dev/null; then
+		continue # pkgconf provides it too
+	fi
+	is_installed "$package" || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$only_check" = yes ] || [ "$(id -u)" != 0 ]; then
+	echo "belfry: packages are missing:$missing; run: sudo apt-get install -y$missing" >&2
+	exit 1
+fi
+echo "installing:$missing"
+export DEBIAN_FRONTEND=noninteractive
+# shellcheck disable=SC2086 # a list of names
+apt-get install -y -q --no-install-recommends $missing >/dev/null 2>&1 || {
+	# A fresh machine has no package lists yet.
+	apt-get update -q
+	apt-get install -y -q --no-install-recommends $missing
+}

@@ -1,0 +1,43 @@
+#!/bin/sh
+# portable.sh BUILD-DIR DIST-DIR: a folder that runs on another distribution with nothing installed:
+# only glibc is dynamic. The scripts in it find the programs beside them.
+set -eu
+build=$1
+dist=$2
+
+tools/configure.sh "$build" -Dportable=true -Dbuildtype=release
+ninja -C "$build" --quiet
+
+rm -rf "$dist"
+mkdir -p "$dist/bin" "$dist/tests/gpu" "$dist/bench" "$dist/man"
+
+# copy_programs ROOM: the programs built there, and the scripts and data beside the sources.
+copy_programs() {
+	find "$build/$1" -maxdepth 1 -type f -perm -u+x -exec cp {} "$dist/$1/" \;
+	for file in "$1"/*; do
+		case $file in
+		*.c | *.h | */meson.build | */__pycache__) ;;
+		*) [ ! -e "$file" ] || cp -R "$file" "$dist/$1/" ;;
+		esac
+	done
+}
+
+cp "$build/belfry" "$build/belfryd" "$dist/bin/"
+copy_programs tests/gpu
+copy_programs bench
+cp man/*.[18] "$dist/man/"
+cp README.md LICENSE CHANGELOG.md "$dist/"
+
+status=0
+for program in "$dist"/bin/* "$dist"/tests/gpu/* "$dist"/bench/*; do
+	[ -f "$program" ] || continue
+	[ "$(head -c 4 "$program" | tail -c 3 | tr -d '\0')" = ELF ] || continue
+	others=$(ldd "$program" | awk '{ print $1 }' | sed 's,.*/,,' |
+		grep -vxE 'linux-vdso\.so\.1|ld-linux-.*|lib(c|m|dl|rt|pthread)\.so\.[0-9]+|statically' || true)
+	if [ -n "$others" ]; then
+		echo "belfry: $program is not portable: it needs" "$others" "; link it statically" >&2
+		status=1
+	fi
+done
+[ $status = 0 ] && echo "$dist: only glibc is dynamic"
+exit $status

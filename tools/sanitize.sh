@@ -1,0 +1,20 @@
+#!/bin/sh
+# sanitize.sh SANITIZERS BUILD-DIR: the tests in a build with these sanitizers (as meson's b_sanitize names them).
+set -eu
+sanitizers=$1
+build=$2
+
+tools/configure.sh "$build" "-Db_sanitize=$sanitizers"
+ninja -C "$build" --quiet
+
+export ASAN_OPTIONS="abort_on_error=0:detect_stack_use_after_return=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
+export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
+export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
+
+# The thread sanitizer's shadow lies at fixed addresses that a strongly randomised layout may hit.
+fixed=
+if [ "$sanitizers" = thread ] && setarch "$(uname -m)" -R true 2>/dev/null; then
+	fixed="setarch $(uname -m) -R"
+fi
+# shellcheck disable=SC2086 # a command and its words, or nothing
+exec $fixed tools/test.sh "$build" --timeout-multiplier 4
