@@ -1,0 +1,316 @@
+/* The house side of the gate: who is there. Changes are rare, so every change builds a new table of what to
+ * watch and publishes it whole; the poller reads tables and never waits for anybody. */
+#include "gate/gate.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gate/poller.h"
+
+const struct gate_rest gate_rest_default = {
+	.spin_us = 5000,
+	.doze_us = 50,
+	.awake_us = 200000,
+	.sleep_us = 1000,
+};
+
+/* The program count a table has room for grows with the lists; all of it is one allocation. */
+static struct gate_table *table_build(const struct gate *gate)
+{
+	size_t bells = 0, channels = 0, programs = 0;
+	struct gate_table *table;
+
+	for (const struct gate_vgpu *v = gate->vgpus; v; v = v->next)
+		for (const struct gate_program *p = v->programs; p; p = p->next) {
+			programs++;
+			for (const struct gate_bell *b = p->bells; b; b = b->next)
+				bells++;
+			for (const struct gate_channel *c = p->channels; c; c = c->next)
+				channels++;
+		}
+	table = calloc(1, sizeof(*table) + programs * sizeof(table->programs[0]) +
+				  (bells + channels) * sizeof(void *));
+	if (!table)
+		return NULL;
+	void **slot = (void **)&table->programs[programs];
+	for (struct gate_vgpu *v = gate->vgpus; v; v = v->next)
+		for (struct gate_program *p = v->programs; p; p = p->next) {
+			struct gate_watch *watch = &table->programs[table->program_count++];
+
+			watch->program = p;
+			watch->vgpu = v;
+			watch->bells = (struct gate_bell **)slot;
+			for (struct gate_bell *b = p->bells; b; b = b->next, watch->bell_count++)
+				*slot++ = b;
+			watch->channels = (struct gate_channel **)slot;
+			for (struct gate_channel *c = p->channels; c; c = c->next, watch->channel_count++)
+				*slot++ = c;
+			table->bell_count += watch->bell_count;
+		}
+	return table;
+}
+
+/* Wait until the poller has gone once around after everything written before this call. */
+static void gate_sync(struct gate *gate)
+{
+	/* Pairs with the poller's acquire load of `want`: what we wrote before is seen by the pass it answers. */
+	uint32_t want = atomic_fetch_add_explicit(&gate->want, 1, memory_order_release) + 1;
+
+	syscall(SYS_futex, &gate->want, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	for (;;) {
+		uint32_t seen = atomic_load_explicit(&gate->seen, memory_order_acquire);
+
+		if ((int32_t)(seen - want) >= 0)
+			return;
+		/* A pass takes microseconds; the timeout only matters if the poller is not scheduled. */
+		struct timespec limit = { 0, 1000000 };
+		syscall(SYS_futex, &gate->seen, FUTEX_WAIT_PRIVATE, seen, &limit, NULL, 0);
+	}
+}
+
+static int gate_publish(struct gate *gate)
+{
+	struct gate_table *table = table_build(gate);
+	struct gate_table *old;
+
+	if (!table)
+		return -ENOMEM;
+	old = atomic_exchange_explicit(&gate->table, table, memory_order_acq_rel);
+	gate_sync(gate);
+	free(old);
+	return 0;
+}
+
+/* Shrinking must not fail: where no table can be built, blank the entry in the one there is. */
+static void gate_publish_without(struct gate *gate, const struct gate_program *program,
+				 const struct gate_channel *channel)
+{
+	if (gate_publish(gate) == 0)
+		return;
+	struct gate_table *table = atomic_load_explicit(&gate->table, memory_order_relaxed);
+	for (size_t i = 0; i < table->program_count; i++) {
+		struct gate_watch *watch = &table->programs[i];
+
+		if (program && watch->program == program)
+			atomic_store_explicit(&watch->is_gone, true, memory_order_release);
+		for (size_t k = 0; channel && k < watch->channel_count; k++)
+			if (watch->channels[k] == channel)
+				atomic_store_explicit(&watch->is_gone, true, memory_order_release);
+	}
+	gate_sync(gate);
+}
+
+struct gate *gate_new(volatile uint32_t *bell, const struct gate_rest *rest, struct bf_error *err)
+{
+	struct gate *gate = calloc(1, sizeof(*gate));
+	int rc;
+
+	if (!gate)
+		goto no_memory;
+	gate->bell = bell;
+	gate->rest = rest ? *rest : gate_rest_default;
+	atomic_store(&gate->table, table_build(gate));
+	if (!atomic_load(&gate->table))
+		goto no_memory;
+	rc = pthread_create(&gate->poller, NULL, gate_poller_main, gate);
+	if (rc) {
+		free(atomic_load(&gate->table));
+		free(gate);
+		bf_fail(err, rc, "gate: cannot start the poller thread: %s", strerror(rc));
+		return NULL;
+	}
+	return gate;
+no_memory:
+	free(gate);
+	bf_fail(err, ENOMEM, "gate: out of memory");
+	return NULL;
+}
+
+void gate_free(struct gate *gate)
+{
+	if (!gate)
+		return;
+	atomic_store_explicit(&gate->is_ending, true, memory_order_release);
+	atomic_fetch_add_explicit(&gate->want, 1, memory_order_release);
+	syscall(SYS_futex, &gate->want, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+	pthread_join(gate->poller, NULL);
+	free(atomic_load(&gate->table));
+	free(gate);
+}
+
+struct gate_vgpu *gate_vgpu_add(struct gate *gate)
+{
+	struct gate_vgpu *vgpu = calloc(1, sizeof(*vgpu));
+
+	if (!vgpu)
+		return NULL;
+	vgpu->gate = gate;
+	atomic_store(&vgpu->is_open, true);
+	vgpu->next = gate->vgpus;
+	gate->vgpus = vgpu;
+	return vgpu;
+}
+
+void gate_vgpu_remove(struct gate_vgpu *vgpu)
+{
+	struct gate_vgpu **at;
+
+	if (!vgpu)
+		return;
+	while (vgpu->programs)
+		gate_program_remove(vgpu->programs);
+	for (at = &vgpu->gate->vgpus; *at != vgpu; at = &(*at)->next)
+		;
+	*at = vgpu->next;
+	free(vgpu);
+}
+
+struct gate_program *gate_program_add(struct gate_vgpu *vgpu)
+{
+	struct gate_program *program = calloc(1, sizeof(*program));
+
+	if (!program)
+		return NULL;
+	program->vgpu = vgpu;
+	program->next = vgpu->programs;
+	vgpu->programs = program;
+	return program; /* nothing to watch yet, so nothing to publish */
+}
+
+void gate_program_remove(struct gate_program *program)
+{
+	struct gate_program **at;
+
+	if (!program)
+		return;
+	for (at = &program->vgpu->programs; *at != program; at = &(*at)->next)
+		;
+	*at = program->next;
+	gate_publish_without(program->vgpu->gate, program, NULL);
+	for (struct gate_bell *b = program->bells, *next; b; b = next) {
+		next = b->next;
+		free(b);
+	}
+	for (struct gate_channel *c = program->channels, *next; c; c = next) {
+		next = c->next;
+		free(c);
+	}
+	free(program);
+}
+
+struct gate_bell *gate_bell_add(struct gate_program *program, volatile uint32_t *page)
+{
+	struct gate_bell *bell = calloc(1, sizeof(*bell));
+
+	if (!bell)
+		return NULL;
+	bell->word = (_Atomic uint32_t *)(uintptr_t)&page[GATE_BELL_WORD];
+	atomic_store(bell->word, GATE_NO_TOKEN);
+	bell->next = program->bells;
+	program->bells = bell;
+	if (gate_publish(program->vgpu->gate)) {
+		program->bells = bell->next;
+		free(bell);
+		return NULL;
+	}
+	return bell;
+}
+
+struct gate_channel *gate_channel_add(struct gate_program *program, volatile uint32_t *program_userd,
+				      volatile uint32_t *gpu_userd)
+{
+	struct gate_channel *channel = calloc(1, sizeof(*channel));
+
+	if (!channel)
+		return NULL;
+	channel->program = program;
+	channel->program_userd = program_userd;
+	channel->gpu_userd = gpu_userd;
+	atomic_store(&channel->token, GATE_NO_TOKEN);
+	channel->next = program->channels;
+	program->channels = channel;
+	if (gate_publish(program->vgpu->gate)) {
+		program->channels = channel->next;
+		free(channel);
+		return NULL;
+	}
+	return channel;
+}
+
+void gate_channel_set_token(struct gate_channel *channel, uint32_t token)
+{
+	if (atomic_exchange(&channel->token, token) == token)
+		return;
+	/* The program may have rung before we knew the token. */
+	atomic_store_explicit(&channel->program->must_sweep, true, memory_order_release);
+	gate_sync(channel->program->vgpu->gate);
+}
+
+void gate_channel_remove(struct gate_channel *channel)
+{
+	struct gate_channel **at;
+
+	for (at = &channel->program->channels; *at != channel; at = &(*at)->next)
+		;
+	*at = channel->next;
+	gate_publish_without(channel->program->vgpu->gate, NULL, channel);
+	free(channel);
+}
+
+void gate_hold(struct gate_vgpu *vgpu)
+{
+	atomic_store_explicit(&vgpu->is_open, false, memory_order_relaxed);
+	gate_sync(vgpu->gate);
+}
+
+void gate_open(struct gate_vgpu *vgpu)
+{
+	if (atomic_exchange_explicit(&vgpu->is_open, true, memory_order_relaxed))
+		return;
+	for (struct gate_program *p = vgpu->programs; p; p = p->next)
+		atomic_store_explicit(&p->must_sweep, true, memory_order_release);
+	gate_sync(vgpu->gate);
+}
+
+bool gate_is_open(const struct gate_vgpu *vgpu)
+{
+	return atomic_load_explicit(&vgpu->is_open, memory_order_relaxed);
+}
+
+void gate_ring_again(struct gate_vgpu *vgpu)
+{
+	for (struct gate_program *p = vgpu->programs; p; p = p->next)
+		for (struct gate_channel *c = p->channels; c; c = c->next) {
+			uint32_t token = atomic_load(&c->token);
+
+			/* A ring without news is harmless, so this needs no agreement with the poller. */
+			if (token != GATE_NO_TOKEN)
+				vgpu->gate->bell[GATE_BELL_WORD] = token;
+		}
+}
+
+struct gate_counts gate_counts(const struct gate *gate)
+{
+	return (struct gate_counts){
+		.rings = atomic_load_explicit(&gate->rings, memory_order_relaxed),
+		.forwards = atomic_load_explicit(&gate->forwards, memory_order_relaxed),
+		.strange = atomic_load_explicit(&gate->strange, memory_order_relaxed),
+		.swept = atomic_load_explicit(&gate->swept, memory_order_relaxed),
+	};
+}
+
+uint64_t gate_cpu_ns(const struct gate *gate)
+{
+	struct timespec used;
+	clockid_t clock;
+
+	if (pthread_getcpuclockid(gate->poller, &clock) || clock_gettime(clock, &used))
+		return 0;
+	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+}

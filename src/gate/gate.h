@@ -1,0 +1,76 @@
+/* gate: the doorbells of every program on one GPU. Decides nothing: it is told which vGPUs are open, and
+ * carries GP_PUT and doorbell rings from the pages programs write to the ones the GPU reads.
+ * Its poller is the only hot loop: it never allocates, locks or logs, and sleeps only when nobody rings. */
+#ifndef BELFRY_GATE_H
+#define BELFRY_GATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* Words in the pages, counted in 32-bit words (clc661.h, clc86f.h; measured, see docs/driver.md). */
+enum {
+	GATE_BELL_WORD = 0x90 / 4,   /* in a doorbell page: store a token to ring */
+	GATE_GP_GET_WORD = 0x88 / 4, /* in USERD: how far the GPU has read its ring */
+	GATE_GP_PUT_WORD = 0x8c / 4, /* in USERD: how far the program has filled it */
+};
+
+/* No channel has this token: the mark of a bell that nobody has rung since we looked. */
+#define GATE_NO_TOKEN 0xffffffffu
+
+struct gate;
+struct gate_vgpu;
+struct gate_program;
+struct gate_bell;
+struct gate_channel;
+
+/* How the poller rests. It spins for spin_us after the last ring, then looks every doze_us until awake_us
+ * after the last ring, then every sleep_us. With no bell to watch it is parked and costs nothing. */
+struct gate_rest {
+	uint64_t spin_us, doze_us, awake_us, sleep_us;
+};
+extern const struct gate_rest gate_rest_default;
+
+/* bell: the real doorbell page of the GPU (or memory that stands for it). It outlives the gate. */
+struct gate *gate_new(volatile uint32_t *bell, const struct gate_rest *rest, struct bf_error *err);
+/* Everything added must have been removed. */
+void gate_free(struct gate *gate);
+
+/* What is opened and closed together. A new vGPU is open. NULL: out of memory, here and below. */
+struct gate_vgpu *gate_vgpu_add(struct gate *gate);
+void gate_vgpu_remove(struct gate_vgpu *vgpu);
+
+/* One program's bells ring only its own channels, whatever tokens it writes. */
+struct gate_program *gate_program_add(struct gate_vgpu *vgpu);
+void gate_program_remove(struct gate_program *program); /* with its bells and channels */
+
+/* page: the program's doorbell page, shared memory. After removal nothing touches it. */
+struct gate_bell *gate_bell_add(struct gate_program *program, volatile uint32_t *page);
+
+/* program_userd: where the program writes GP_PUT; gpu_userd: what the GPU reads. The token may come later. */
+struct gate_channel *gate_channel_add(struct gate_program *program, volatile uint32_t *program_userd,
+				      volatile uint32_t *gpu_userd);
+void gate_channel_set_token(struct gate_channel *channel, uint32_t token);
+void gate_channel_remove(struct gate_channel *channel);
+
+/* When hold returns, nothing submitted from now on reaches the GPU until open. What the GPU was told before
+ * runs on. Both are idempotent. */
+void gate_hold(struct gate_vgpu *vgpu);
+void gate_open(struct gate_vgpu *vgpu);
+bool gate_is_open(const struct gate_vgpu *vgpu);
+/* Ring for every channel again: a channel that was disabled forgets that it has work. */
+void gate_ring_again(struct gate_vgpu *vgpu);
+
+/* What the poller counted. */
+struct gate_counts {
+	uint64_t rings;	   /* bells found rung */
+	uint64_t forwards; /* submissions carried to the GPU */
+	uint64_t strange;  /* rings with a token that is not the program's */
+	uint64_t swept;	   /* submissions found without their ring: two threads rang at once */
+};
+struct gate_counts gate_counts(const struct gate *gate);
+/* CPU time the poller has used, in ns. */
+uint64_t gate_cpu_ns(const struct gate *gate);
+
+#endif

@@ -1,0 +1,78 @@
+/* What the gate and its poller share. Private to the room. */
+#ifndef BELFRY_GATE_POLLER_H
+#define BELFRY_GATE_POLLER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "gate/gate.h"
+
+struct gate_bell {
+	_Atomic uint32_t *word;
+	struct gate_bell *next; /* gate_program::bells */
+};
+
+struct gate_channel {
+	struct gate_program *program;
+	volatile uint32_t *program_userd; /* often the GPU's memory across the bus: a read takes about 1 us */
+	volatile uint32_t *gpu_userd;
+	_Atomic uint32_t token;
+	struct gate_channel *next; /* gate_program::channels */
+
+	/* The poller's own. */
+	uint32_t sent_put, seen_get;
+	uint64_t rang_ns;
+};
+
+struct gate_program {
+	struct gate_vgpu *vgpu;
+	struct gate_bell *bells;
+	struct gate_channel *channels;
+	_Atomic bool must_sweep;   /* set by the house, taken by the poller: look at every channel now */
+	struct gate_program *next; /* gate_vgpu::programs */
+
+	/* The poller's own. */
+	size_t sweep_left, sweep_at;
+	uint64_t sweep_ns;
+};
+
+struct gate_vgpu {
+	struct gate *gate;
+	_Atomic bool is_open;
+	struct gate_program *programs;
+	struct gate_vgpu *next; /* gate::vgpus */
+};
+
+/* One program, as the poller sees it. */
+struct gate_watch {
+	struct gate_program *program;
+	struct gate_vgpu *vgpu;
+	struct gate_bell **bells;
+	struct gate_channel **channels;
+	size_t bell_count, channel_count;
+	_Atomic bool is_gone;
+};
+
+struct gate_table {
+	size_t program_count, bell_count;
+	struct gate_watch programs[];
+};
+
+struct gate {
+	volatile uint32_t *bell;
+	struct gate_rest rest;
+	struct gate_vgpu *vgpus;
+	pthread_t poller;
+
+	_Atomic(struct gate_table *) table;
+	_Atomic uint32_t want; /* a futex the poller rests on */
+	_Atomic uint32_t seen; /* a futex gate_sync waits on */
+	_Atomic bool is_ending;
+
+	_Atomic uint64_t rings, forwards, strange, swept;
+};
+
+void *gate_poller_main(void *gate);
+
+#endif
