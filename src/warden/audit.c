@@ -1,0 +1,82 @@
+/* Trust, and check: the ledger against the driver's own figures. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "warden/state.h"
+
+/* More than one look: a call of the program's may be under way between the driver's count and ours. */
+enum { SURPLUS_LOOKS = 2 };
+
+static struct ledger_sum sum_of(const struct warden *warden, pid_t pid)
+{
+	struct ledger_sum total = { 0, 0 };
+
+	for (struct client *c = warden->clients; c; c = c->next)
+		if (c->pid == pid) {
+			struct ledger_sum sum = ledger_sum(warden->ledger, c->handle);
+
+			total.named_bytes += sum.named_bytes;
+			total.charged_bytes += sum.charged_bytes;
+		}
+	return total;
+}
+
+void warden_audit(struct warden *warden)
+{
+	char why[256];
+
+	if (!warden->clients)
+		return;
+	warden_reconcile(warden);
+	for (struct process *p = warden->processes; p; p = p->next) {
+		uint64_t known = sum_of(warden, p->pid).named_bytes;
+		uint64_t found = warden_driver_bytes(warden, p->pid);
+
+		if (found <= known) {
+			p->surplus_seen = 0;
+			continue;
+		}
+		bf_log(BF_LOG_DEBUG, "process %d: the driver counts %llu bytes, the ledger %llu", p->pid,
+		       (unsigned long long)found, (unsigned long long)known);
+		if (++p->surplus_seen < SURPLUS_LOOKS)
+			continue;
+		snprintf(why, sizeof(why), "it holds %llu bytes of device memory but was given %llu",
+			 (unsigned long long)found, (unsigned long long)known);
+		process_end(p, why);
+	}
+}
+
+void warden_report(struct warden *warden, struct warden_report *report)
+{
+	struct gate_counts counts = gate_counts(warden->gate);
+
+	memset(report, 0, sizeof(*report));
+	warden_reconcile(warden);
+	for (struct process *p = warden->processes; p; p = p->next) {
+		uint64_t driver = warden_driver_bytes(warden, p->pid);
+
+		report->mem_driver_bytes += driver;
+		if (report->processes < WARDEN_REPORT_PROCESSES) {
+			report->process[report->processes].pid = p->pid;
+			report->process[report->processes].used_bytes = sum_of(warden, p->pid).named_bytes;
+			report->process[report->processes].driver_bytes = driver;
+		}
+		report->processes++;
+	}
+	report->mem_limit_bytes = ledger_limit(warden->ledger);
+	report->mem_used_bytes = ledger_used(warden->ledger);
+	report->mem_most_bytes = ledger_most_used(warden->ledger);
+	report->mem_managed_bytes = ledger_managed(warden->ledger);
+	report->timeslice_us = warden->options.timeslice_us;
+	report->interleave = warden->options.interleave;
+	report->gate = warden->is_stopped ? WARDEN_STOPPED : warden->is_held ? WARDEN_HELD : WARDEN_OPEN;
+	report->channels = warden->channels;
+	report->calls = warden->calls;
+	report->refusals = warden->refusals;
+	report->rings = counts.rings;
+	report->forwards = counts.forwards;
+	report->strange = counts.strange;
+	report->swept = counts.swept;
+	report->gate_cpu_ns = gate_cpu_ns(warden->gate);
+}

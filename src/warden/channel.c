@@ -1,0 +1,291 @@
+/* Channels. The GPU reads each channel's GP_PUT from a page of ours, lent to the program's client in place of
+ * the USERD memory the program named; the program goes on writing to its own, which we see. What lies between
+ * the two is the gate. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/log.h"
+#include "base/own.h"
+#include "warden/state.h"
+
+enum {
+	PAGE_BYTES = 4096,
+	USERD_BYTES = 512,
+	/* Handles for the pages in the programs' clients: a range that libraries do not use (theirs begin at
+	 * 0x5c000000, recorded). */
+	PAGE_HANDLE_FIRST = 0x5bf00000,
+	PAGE_HANDLE_LAST = 0x5bffffff,
+	DISABLE_AT_ONCE = 64,
+};
+
+static struct view *view_get(struct warden *warden, int control_fd, uint32_t client,
+			     const struct ledger_object *memory, struct bf_error *err)
+{
+	struct device_view what = { .handle = memory->handle, .bytes = memory->bytes };
+	struct view *view;
+
+	for (view = warden->views; view; view = view->next)
+		if (view->client == client && view->memory == memory->handle) {
+			view->users++;
+			return view;
+		}
+	view = calloc(1, sizeof(*view));
+	if (!view) {
+		bf_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	if (warden->device->ops->view(warden->device, control_fd, client, &what,
+				      memory->kind == RM_KIND_VIDMEM, &view->seen, err)) {
+		free(view);
+		return NULL;
+	}
+	view->client = client;
+	view->memory = memory->handle;
+	view->users = 1;
+	view->next = warden->views;
+	warden->views = view;
+	return view;
+}
+
+static void view_put(struct warden *warden, struct view *view)
+{
+	struct view **at;
+
+	if (!view || --view->users)
+		return;
+	for (at = &warden->views; *at != view; at = &(*at)->next)
+		;
+	*at = view->next;
+	warden->device->ops->unview(warden->device, &view->seen);
+	free(view);
+}
+
+static void channel_free(struct warden *warden, struct channel *channel)
+{
+	if (channel->gate)
+		gate_channel_remove(channel->gate); /* from here on nobody looks at the pages */
+	if (channel->page && channel->page != MAP_FAILED)
+		munmap(channel->page, PAGE_BYTES); /* the driver holds it as long as the GPU may read it */
+	view_put(warden, channel->view);
+	free(channel);
+}
+
+static void take_page_back(struct warden *warden, int control_fd, const struct client *client,
+			   uint32_t handle)
+{
+	struct rm_arg_free arg = { .client = client->handle, .parent = client->device, .object = handle };
+
+	warden->device->ops->call(warden->device, control_fd, RM_ESC_FREE, &arg, sizeof(arg));
+}
+
+static uint32_t next_page_handle(struct warden *warden, uint32_t client)
+{
+	do
+		warden->next_page_handle = warden->next_page_handle < PAGE_HANDLE_FIRST ||
+							   warden->next_page_handle >= PAGE_HANDLE_LAST
+						   ? PAGE_HANDLE_FIRST
+						   : warden->next_page_handle + 1;
+	while (ledger_find(warden->ledger, client, warden->next_page_handle));
+	return warden->next_page_handle;
+}
+
+/* Everything a channel needs before the driver makes it. */
+static struct channel *channel_prepare(struct site *site, int control_fd, struct client *client,
+				       uint32_t memory_handle, uint64_t offset, struct bf_error *err)
+{
+	struct warden *warden = site->warden;
+	struct ledger_object *memory = ledger_find(warden->ledger, client->handle, memory_handle);
+	struct channel *channel = calloc(1, sizeof(*channel));
+
+	if (!channel) {
+		bf_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	channel->client = client;
+	channel->process = site->process;
+	channel->token = GATE_NO_TOKEN;
+	if (!memory || (memory->kind != RM_KIND_VIDMEM && memory->kind != RM_KIND_SYSMEM)) {
+		bf_fail(err, EINVAL, "its control memory %x is not known", memory_handle);
+		goto failed;
+	}
+	if (offset % 4 || memory->bytes < USERD_BYTES || offset > memory->bytes - USERD_BYTES) {
+		bf_fail(err, EINVAL, "its control page lies outside of its memory");
+		goto failed;
+	}
+	channel->view = view_get(warden, control_fd, client->handle, memory, err);
+	if (!channel->view)
+		goto failed;
+	channel->page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE,
+			     MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (channel->page == MAP_FAILED) {
+		bf_fail(err, errno, "no page");
+		goto failed;
+	}
+	channel->page_handle = next_page_handle(warden, client->handle);
+	if (warden->device->ops->lend_page(warden->device, control_fd, client->handle, client->device,
+					   channel->page_handle, channel->page, err))
+		goto failed;
+	channel->gate = gate_channel_add(site->process->gate,
+					 (volatile uint32_t *)((uint8_t *)channel->view->seen.base + offset),
+					 channel->page);
+	if (channel->gate)
+		return channel;
+	bf_fail(err, ENOMEM, "out of memory");
+	take_page_back(warden, control_fd, client, channel->page_handle);
+failed:
+	channel_free(warden, channel);
+	return NULL;
+}
+
+struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t size)
+{
+	struct warden *warden = site->warden;
+	const struct rm_layout *layout = warden->device->layout;
+	struct client *client = client_find(warden, site->call.client);
+	cleanup_close int control_fd = site_take_file(site, site->fd);
+	struct bf_error err = { 0 };
+	struct channel *channel;
+	uint32_t memory, status = 0, lent;
+	uint64_t offset, zero = 0;
+	int rc;
+
+	if (control_fd < 0)
+		return RETURN(control_fd);
+	if (!client || !params || size < layout->channel_userd_offset + sizeof(offset))
+		return site_status(site, RM_ERR_INVALID_ARGUMENT);
+	memcpy(&memory, params + layout->channel_userd_memory, sizeof(memory));
+	memcpy(&offset, params + layout->channel_userd_offset, sizeof(offset));
+	channel = channel_prepare(site, control_fd, client, memory, offset, &err);
+	if (!channel) {
+		warden->refusals++;
+		bf_log(BF_LOG_WARN, "process %d: a channel was refused: %s", site->process->pid, err.text);
+		return site_status(site, RM_ERR_NOT_SUPPORTED);
+	}
+	/* The program's parameters with our page in them; site_perform writes back what changed, so put its own
+	 * values back before it compares. */
+	lent = channel->page_handle;
+	memcpy(params + layout->channel_userd_memory, &lent, sizeof(lent));
+	memcpy(params + layout->channel_userd_offset, &zero, sizeof(zero));
+	rc = site_perform(site, params, size);
+	memcpy(&status, site->arg + site->call.status_at, sizeof(status));
+	struct ledger_object *object = rc || status ? NULL
+						    : ledger_add(warden->ledger, client->handle,
+								 site->call.parent, site->call.object,
+								 site->call.class_id, RM_KIND_CHANNEL, 0);
+	if (!object) {
+		take_page_back(warden, control_fd, client, channel->page_handle);
+		channel_free(warden, channel);
+		return RETURN(rc);
+	}
+	channel->handle = site->call.object;
+	object->attached = channel;
+	warden->channels++;
+	return RETURN(0);
+}
+
+void channel_gone(struct warden *warden, struct ledger_object *object)
+{
+	struct channel *channel = object->attached;
+
+	if (!channel)
+		return;
+	cleanup_close int control_fd = client_take_control(warden, channel->client);
+	if (control_fd >= 0)
+		take_page_back(warden, control_fd, channel->client, channel->page_handle);
+	warden->channels--;
+	channel_free(warden, channel);
+}
+
+struct leaving {
+	const struct process *process;
+};
+
+static void leave_gate(void *context, struct ledger_object *object)
+{
+	const struct leaving *leaving = context;
+	struct channel *channel = object->attached;
+
+	if (!channel || !channel->gate || channel->process != leaving->process)
+		return;
+	gate_channel_remove(channel->gate);
+	channel->gate = NULL;
+}
+
+void channels_leave_gate(struct warden *warden, const struct process *process)
+{
+	struct leaving leaving = { process };
+
+	for (struct client *c = warden->clients; c; c = c->next)
+		ledger_each(warden->ledger, c->handle, RM_KIND_CHANNEL, leave_gate, &leaving);
+}
+
+/* Ask the driver ourselves: what it told the program lies in memory the program can change. */
+void channel_learn_token(struct warden *warden, struct client *client, uint32_t handle)
+{
+	struct ledger_object *object = ledger_find(warden->ledger, client->handle, handle);
+	struct channel *channel = object && object->kind == RM_KIND_CHANNEL ? object->attached : NULL;
+	uint32_t token = GATE_NO_TOKEN;
+
+	if (!channel || !channel->gate ||
+	    client_control(warden, client, handle, RM_CTRL_CHANNEL_GET_TOKEN, &token, sizeof(token)))
+		return;
+	channel->token = token;
+	gate_channel_set_token(channel->gate, token);
+}
+
+struct disable_list {
+	struct warden *warden;
+	struct client *client;
+	uint8_t *params;
+	uint32_t count;
+	bool is_disabled;
+	int rc;
+};
+
+static void disable_send(struct disable_list *list)
+{
+	const struct rm_layout *layout = list->warden->device->layout;
+	int rc;
+
+	if (!list->count)
+		return;
+	list->params[0] = list->is_disabled;
+	memcpy(list->params + layout->disable_count, &list->count, sizeof(list->count));
+	rc = client_control(list->warden, list->client, list->client->subdevice, RM_CTRL_DISABLE_CHANNELS,
+			    list->params, layout->disable_size);
+	if (rc)
+		list->rc = rc;
+	list->count = 0;
+}
+
+static void disable_one(void *context, struct ledger_object *object)
+{
+	struct disable_list *list = context;
+	const struct rm_layout *layout = list->warden->device->layout;
+
+	memcpy(list->params + layout->disable_clients + 4 * list->count, &object->client, sizeof(uint32_t));
+	memcpy(list->params + layout->disable_channels + 4 * list->count, &object->handle, sizeof(uint32_t));
+	if (++list->count == layout->disable_max)
+		disable_send(list);
+}
+
+/* Every channel of every client, as many in one call as it takes. */
+int warden_set_channels(struct warden *warden, bool is_disabled, struct bf_error *err)
+{
+	cleanup_free uint8_t *params = calloc(1, warden->device->layout->disable_size);
+	struct disable_list list = { .warden = warden, .params = params, .is_disabled = is_disabled };
+
+	if (!params)
+		return bf_fail(err, ENOMEM, "out of memory");
+	for (struct client *c = warden->clients; c; c = c->next) {
+		list.client = c;
+		ledger_each(warden->ledger, c->handle, RM_KIND_CHANNEL, disable_one, &list);
+		disable_send(&list);
+	}
+	if (list.rc)
+		return bf_fail(err, EIO, "the driver would not %s a channel (%d)",
+			       is_disabled ? "stop" : "resume", list.rc);
+	return 0;
+}

@@ -1,0 +1,189 @@
+/* RM clients: which there are, and how to speak for them. The driver takes a call for a client through that
+ * client's own control file and no other, so the file is borrowed from the program for each call and given
+ * back: holding it would keep the client alive after the program closed it. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/own.h"
+#include "base/process.h"
+#include "warden/state.h"
+
+struct client *client_find(const struct warden *warden, uint32_t handle)
+{
+	for (struct client *c = warden->clients; c; c = c->next)
+		if (c->handle == handle)
+			return c;
+	return NULL;
+}
+
+struct client *client_seen(struct site *site)
+{
+	struct client *client = client_find(site->warden, site->call.client);
+
+	if (!client) {
+		client = calloc(1, sizeof(*client));
+		if (!client)
+			return NULL;
+		client->handle = site->call.client;
+		client->pid = site->process->pid;
+		client->next = site->warden->clients;
+		site->warden->clients = client;
+	}
+	if (client->pid == site->process->pid && site->file == DEVICE_FILE_CONTROL)
+		client->control_fd = site->fd;
+	return client;
+}
+
+static int control(struct warden *warden, int file, const struct client *client, uint32_t object,
+		   uint32_t cmd, void *params, uint32_t size)
+{
+	struct rm_arg_control arg = { .client = client->handle,
+				      .object = object,
+				      .cmd = cmd,
+				      .params = (uintptr_t)params,
+				      .size = size };
+	int rc = warden->device->ops->call(warden->device, file, RM_ESC_CONTROL, &arg, sizeof(arg));
+
+	return rc ? rc : (int)arg.status;
+}
+
+/* Asks something small. */
+bool client_owns_file(struct warden *warden, const struct client *client, int file)
+{
+	uint32_t ids[32];
+	struct stat st;
+
+	if (fstat(file, &st) || warden->device->ops->classify(warden->device, &st) != DEVICE_FILE_CONTROL)
+		return false;
+	return control(warden, file, client, client->handle, RM_CTRL_ROOT_GET_ATTACHED_IDS, ids,
+		       sizeof(ids)) == 0;
+}
+
+/* Look through all of a process's files. */
+static int search_control(struct warden *warden, const struct process *process, struct client *client)
+{
+	char path[32];
+	DIR *files;
+	int found = -ENOENT;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", process->pid);
+	files = opendir(path);
+	for (struct dirent *entry; files && found < 0 && (entry = readdir(files));) {
+		int number = atoi(entry->d_name);
+		struct stat st;
+
+		if (entry->d_name[0] == '.' || fstatat(dirfd(files), entry->d_name, &st, 0) ||
+		    warden->device->ops->classify(warden->device, &st) != DEVICE_FILE_CONTROL)
+			continue;
+		cleanup_close int file = bf_pidfd_getfd(process->pidfd, number);
+		if (file >= 0 && client_owns_file(warden, client, file)) {
+			if (process->pid == client->pid)
+				client->control_fd = number;
+			found = bf_take_fd(&file);
+		}
+	}
+	if (files)
+		closedir(files);
+	return found;
+}
+
+int client_take_control(struct warden *warden, struct client *client)
+{
+	struct process *owner = process_by_pid(warden, client->pid);
+	int found = -ENOENT;
+
+	if (owner) {
+		cleanup_close int file = bf_pidfd_getfd(owner->pidfd, client->control_fd);
+
+		if (file >= 0 && client_owns_file(warden, client, file))
+			return bf_take_fd(&file);
+	}
+	for (struct process *p = warden->processes; p && found < 0; p = p->next)
+		found = search_control(warden, p, client);
+	return found;
+}
+
+int client_control(struct warden *warden, struct client *client, uint32_t object, uint32_t cmd, void *params,
+		   uint32_t size)
+{
+	cleanup_close int file = client_take_control(warden, client);
+
+	return file < 0 ? file : control(warden, file, client, object, cmd, params, size);
+}
+
+void client_gone(struct warden *warden, struct client *client)
+{
+	struct client **at;
+
+	ledger_remove(warden->ledger, client->handle, client->handle);
+	for (at = &warden->clients; *at != client; at = &(*at)->next)
+		;
+	*at = client->next;
+	free(client);
+}
+
+struct surplus {
+	struct ledger *ledger;
+	uint64_t bytes;
+};
+
+static void charge_if_paid(void *context, struct ledger_object *object)
+{
+	struct surplus *surplus = context;
+
+	if (!object->block->is_charged && object->bytes <= surplus->bytes) {
+		surplus->bytes -= object->bytes;
+		ledger_charge_import(surplus->ledger, object);
+	}
+}
+
+/* An import whose owner has freed it is the importer's from then on: the driver says so by counting it among
+ * what the importing process pays for. */
+static void settle_imports(struct warden *warden, struct process *process)
+{
+	struct device_use use;
+	uint64_t charged = 0, named = 0;
+
+	for (struct client *c = warden->clients; c; c = c->next)
+		if (c->pid == process->pid) {
+			struct ledger_sum sum = ledger_sum(warden->ledger, c->handle);
+
+			charged += sum.charged_bytes;
+			named += sum.named_bytes;
+		}
+	if (charged == named || warden->device->ops->use_of(warden->device, process->pid, &use) ||
+	    use.paid_bytes <= charged)
+		return;
+	struct surplus surplus = { warden->ledger, use.paid_bytes - charged };
+	for (struct client *c = warden->clients; c; c = c->next)
+		if (c->pid == process->pid)
+			ledger_each(warden->ledger, c->handle, RM_KIND_VIDMEM, charge_if_paid, &surplus);
+}
+
+void warden_reconcile(struct warden *warden)
+{
+	for (struct client *c = warden->clients, *next; c; c = next) {
+		next = c->next;
+		cleanup_close int file = client_take_control(warden, c);
+		if (file < 0) {
+			bf_log(BF_LOG_DEBUG, "client %x has no control file any more", c->handle);
+			client_gone(warden, c);
+		}
+	}
+	for (struct process *p = warden->processes; p; p = p->next)
+		settle_imports(warden, p);
+	warden_refresh_managed(warden);
+}
+
+uint64_t warden_driver_bytes(struct warden *warden, pid_t pid)
+{
+	struct device_use use;
+
+	if (warden->device->ops->use_of(warden->device, pid, &use))
+		return 0;
+	return use.paid_bytes + use.borrowed_bytes;
+}

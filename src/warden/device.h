@@ -1,0 +1,80 @@
+/* The device behind the warden: one GPU, and the files through which programs reach it. `nv` is the real
+ * driver. Everything the warden needs of a GPU goes through this interface, so that another device with
+ * the same seams can stand here. */
+#ifndef BELFRY_WARDEN_DEVICE_H
+#define BELFRY_WARDEN_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "rm/rm.h"
+
+enum device_file {
+	DEVICE_FILE_NONE = 0,  /* not the device's at all */
+	DEVICE_FILE_CONTROL,   /* nvidiactl */
+	DEVICE_FILE_GPU,       /* nvidiaN, the GPU of this vGPU */
+	DEVICE_FILE_OTHER_GPU, /* nvidiaN, another one */
+	DEVICE_FILE_MANAGED,   /* nvidia-uvm */
+};
+
+/* A program's memory object, readable and writable here. */
+struct device_view {
+	void *base;
+	uint64_t bytes;
+	uint32_t handle; /* our own name for the memory, which keeps it alive */
+};
+
+/* Device memory of one process as the device itself counts it. */
+struct device_use {
+	uint64_t paid_bytes;	 /* its own, shared or not */
+	uint64_t borrowed_bytes; /* another's, imported here */
+};
+
+struct device;
+
+struct device_ops {
+	const char *name;
+	void (*close)(struct device *device);
+	enum device_file (*classify)(struct device *device, const struct stat *st);
+	/* Make a call through `fd`, a file of a program's that the caller holds. 0 or -errno of the ioctl; the
+	 * driver's own status is in the argument. */
+	int (*call)(struct device *device, int fd, uint32_t nr, void *arg, uint32_t size);
+	/* A call that the warden has nothing to say about. NULL: the kernel answers it (the notification is
+	 * continued). Otherwise the ioctl's result. */
+	long (*answer)(struct device *device, pid_t pid, int fd, uint32_t nr, uint32_t size, uint64_t arg);
+	/* Likewise for mmap: a descriptor to map in place of the file, or -errno; NULL: the kernel maps. */
+	int (*backing)(struct device *device, pid_t pid, int fd, uint64_t length);
+	/* See a program's memory object. `control_fd` is its client's control file. */
+	int (*view)(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
+		    bool is_vidmem, struct device_view *view, struct bf_error *err);
+	void (*unview)(struct device *device, struct device_view *view);
+	/* Let the GPU read `page` (one page of ours) as `handle` of the program's client. */
+	int (*lend_page)(struct device *device, int control_fd, uint32_t client, uint32_t parent,
+			 uint32_t handle, void *page, struct bf_error *err);
+	int (*use_of)(struct device *device, pid_t pid, struct device_use *use);
+};
+
+struct device {
+	const struct device_ops *ops;
+	const struct rm_layout *layout;
+	volatile uint32_t *bell; /* the GPU's doorbell page */
+	uint64_t mem_bytes;	 /* of the card */
+	uint32_t instance;	 /* what programs call it when they allocate the device object */
+	char driver_version[32];
+	unsigned index; /* N of nvidiaN */
+};
+
+struct device_options {
+	unsigned index;
+	bool any_driver;
+};
+
+/* The real driver. Fails with a reason a person can act on: no driver, no GPU, no permission, unknown series. */
+struct device *device_nv_open(const struct device_options *options, struct bf_error *err);
+/* "580.159.04", or -ENOENT if the driver is not loaded. */
+int device_nv_version(char *to, size_t room);
+
+#endif

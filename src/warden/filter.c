@@ -1,0 +1,93 @@
+#include "warden/filter.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <seccomp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/own.h"
+
+#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
+#endif
+
+/* The driver looks at an ioctl's number (low byte) and size bits only, never at its magic byte, and answers
+ * nothing that matters to a call of size 0. So any ioctl with size bits may be the driver's. The common ones
+ * of terminals and sockets have none and are not slowed down. Sixteen to twenty-nine are the size bits; UVM's
+ * are bare numbers below 256. */
+static int add_ioctl(scmp_filter_ctx filter)
+{
+	int rc = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(ioctl), 1,
+				  SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffff00u, 0));
+
+	for (unsigned bit = 16; bit < 30 && !rc; bit++)
+		rc = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(ioctl), 1,
+				      SCMP_A1(SCMP_CMP_MASKED_EQ, 1u << bit, 1u << bit));
+	return rc;
+}
+
+/* Only shared mappings of files: a private one never reaches a device, and libraries are private. */
+static int add_mmap(scmp_filter_ctx filter)
+{
+	return seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(mmap), 1,
+				SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_SHARED | MAP_ANONYMOUS, MAP_SHARED));
+}
+
+/* The compiled filter, in a file: libseccomp 2.5 exports to descriptors only. */
+static int filter_compile(int fd)
+{
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+	int rc;
+
+	if (!filter)
+		return -ENOMEM;
+	/* Calls of the 32-bit and x32 worlds do not exist here: no second door. */
+	rc = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
+	if (!rc)
+		rc = add_ioctl(filter);
+	if (!rc)
+		rc = add_mmap(filter);
+	if (!rc)
+		rc = seccomp_export_bpf(filter, fd);
+	seccomp_release(filter);
+	return rc;
+}
+
+int filter_install(struct bf_error *err)
+{
+	cleanup_close int file = memfd_create("belfry-filter", MFD_CLOEXEC);
+	static struct sock_filter code[BPF_MAXINSNS];
+	struct sock_fprog program = { .filter = code };
+	unsigned long flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
+	ssize_t bytes;
+	long fd;
+	int rc;
+
+	if (file < 0)
+		return bf_fail(err, errno, "seccomp filter: %s", strerror(errno));
+	rc = filter_compile(file);
+	if (rc)
+		return bf_fail(err, -rc, "seccomp filter: libseccomp cannot build it: %s", strerror(-rc));
+	bytes = pread(file, code, sizeof(code), 0);
+	if (bytes <= 0)
+		return bf_fail(err, EIO, "seccomp filter: nothing to read back");
+	program.len = (unsigned short)((size_t)bytes / sizeof(code[0]));
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return bf_fail(err, errno, "no_new_privs: %s", strerror(errno));
+	/* With WAIT_KILLABLE_RECV (5.19) a signal cannot interrupt a call that the warden is working on. */
+	fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
+		     &program);
+	if (fd < 0 && errno == EINVAL)
+		fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+	if (fd < 0 && errno == EBUSY)
+		return bf_fail(err, EBUSY, "this program is supervised already; one belfry run is enough");
+	if (fd < 0)
+		return bf_fail(err, errno, "seccomp filter: the kernel refused it: %s", strerror(errno));
+	return (int)fd;
+}

@@ -1,0 +1,313 @@
+#include "warden/ledger.h"
+
+#include <stdlib.h>
+
+enum { BUCKETS = 4096 };
+
+struct ledger {
+	struct ledger_object *buckets[BUCKETS];
+	uint64_t limit_bytes, charged_bytes, managed_bytes, most_bytes;
+	ledger_gone gone;
+	void *context;
+};
+
+static unsigned bucket_of(uint32_t client, uint32_t handle)
+{
+	uint32_t mixed = (client * 2654435761u) ^ (handle * 2246822519u);
+
+	return (mixed ^ mixed >> 16) % BUCKETS;
+}
+
+struct ledger *ledger_new(uint64_t limit_bytes, ledger_gone gone, void *context)
+{
+	struct ledger *ledger = calloc(1, sizeof(*ledger));
+
+	if (!ledger)
+		return NULL;
+	ledger->limit_bytes = limit_bytes;
+	ledger->gone = gone;
+	ledger->context = context;
+	return ledger;
+}
+
+void ledger_free(struct ledger *ledger)
+{
+	if (!ledger)
+		return;
+	for (unsigned i = 0; i < BUCKETS; i++)
+		while (ledger->buckets[i])
+			ledger_remove(ledger, ledger->buckets[i]->client, ledger->buckets[i]->client);
+	free(ledger);
+}
+
+uint64_t ledger_limit(const struct ledger *ledger)
+{
+	return ledger->limit_bytes;
+}
+
+void ledger_set_limit(struct ledger *ledger, uint64_t bytes)
+{
+	ledger->limit_bytes = bytes;
+}
+
+uint64_t ledger_used(const struct ledger *ledger)
+{
+	return ledger->charged_bytes + ledger->managed_bytes;
+}
+
+uint64_t ledger_most_used(const struct ledger *ledger)
+{
+	return ledger->most_bytes;
+}
+
+uint64_t ledger_managed(const struct ledger *ledger)
+{
+	return ledger->managed_bytes;
+}
+
+static void note_use(struct ledger *ledger)
+{
+	if (ledger_used(ledger) > ledger->most_bytes)
+		ledger->most_bytes = ledger_used(ledger);
+}
+
+void ledger_set_managed(struct ledger *ledger, uint64_t bytes)
+{
+	ledger->managed_bytes = bytes;
+	note_use(ledger);
+}
+
+uint64_t ledger_room(const struct ledger *ledger)
+{
+	uint64_t used = ledger_used(ledger);
+
+	if (!ledger->limit_bytes)
+		return UINT64_MAX;
+	return used < ledger->limit_bytes ? ledger->limit_bytes - used : 0;
+}
+
+struct ledger_object *ledger_find(const struct ledger *ledger, uint32_t client, uint32_t handle)
+{
+	for (struct ledger_object *o = ledger->buckets[bucket_of(client, handle)]; o; o = o->next_in_bucket)
+		if (o->client == client && o->handle == handle)
+			return o;
+	return NULL;
+}
+
+static struct ledger_object *object_new(struct ledger *ledger, uint32_t client, uint32_t handle)
+{
+	struct ledger_object *object = calloc(1, sizeof(*object));
+	struct ledger_object **bucket = &ledger->buckets[bucket_of(client, handle)];
+
+	if (!object)
+		return NULL;
+	object->client = client;
+	object->handle = handle;
+	object->next_in_bucket = *bucket;
+	*bucket = object;
+	return object;
+}
+
+/* The parent, or the client where the parent is of a kind that is not kept here. */
+static struct ledger_object *parent_of(struct ledger *ledger, uint32_t client, uint32_t parent)
+{
+	struct ledger_object *found = ledger_find(ledger, client, parent);
+
+	if (!found)
+		found = ledger_find(ledger, client, client);
+	if (!found) {
+		found = object_new(ledger, client, client);
+		if (found)
+			found->kind = RM_KIND_ROOT;
+	}
+	return found;
+}
+
+static struct ledger_object *object_add(struct ledger *ledger, uint32_t client, uint32_t parent,
+					uint32_t handle)
+{
+	struct ledger_object *under, *object;
+
+	if (handle == client)
+		return parent_of(ledger, client, client);
+	if (ledger_find(ledger, client, handle))
+		ledger_remove(ledger, client, handle);
+	under = parent_of(ledger, client, parent);
+	object = under ? object_new(ledger, client, handle) : NULL;
+	if (!object)
+		return NULL;
+	object->parent = under;
+	object->sibling = under->children;
+	under->children = object;
+	return object;
+}
+
+static void object_unlink(struct ledger *ledger, struct ledger_object *object)
+{
+	struct ledger_object **at = &ledger->buckets[bucket_of(object->client, object->handle)];
+
+	while (*at != object)
+		at = &(*at)->next_in_bucket;
+	*at = object->next_in_bucket;
+	if (!object->parent)
+		return;
+	for (at = &object->parent->children; *at != object; at = &(*at)->sibling)
+		;
+	*at = object->sibling;
+}
+
+static void block_drop(struct ledger *ledger, struct ledger_block *block)
+{
+	if (--block->holders)
+		return;
+	if (block->is_charged)
+		ledger->charged_bytes -= block->bytes;
+	free(block);
+}
+
+/* Without recursion: a program decides how deep its trees are. */
+static void object_remove(struct ledger *ledger, struct ledger_object *top)
+{
+	struct ledger_object *object = top;
+
+	for (;;) {
+		struct ledger_object *up = object->parent;
+		bool is_last = object == top;
+
+		if (object->children) {
+			object = object->children;
+			continue;
+		}
+		if (ledger->gone)
+			ledger->gone(ledger->context, object);
+		object_unlink(ledger, object);
+		if (object->block)
+			block_drop(ledger, object->block);
+		free(object);
+		if (is_last)
+			return;
+		object = up;
+	}
+}
+
+void ledger_remove(struct ledger *ledger, uint32_t client, uint32_t handle)
+{
+	struct ledger_object *object = ledger_find(ledger, client, handle);
+
+	if (object)
+		object_remove(ledger, object);
+}
+
+static struct ledger_object *memory_add(struct ledger *ledger, uint32_t client, uint32_t parent,
+					uint32_t handle, uint32_t class_id, uint64_t bytes, bool is_charged)
+{
+	struct ledger_block *block = calloc(1, sizeof(*block));
+	struct ledger_object *object = block ? object_add(ledger, client, parent, handle) : NULL;
+
+	if (!object) {
+		free(block);
+		return NULL;
+	}
+	*block = (struct ledger_block){ .bytes = bytes, .holders = 1, .is_charged = is_charged };
+	object->block = block;
+	object->kind = RM_KIND_VIDMEM;
+	object->class_id = class_id;
+	object->bytes = bytes;
+	if (is_charged)
+		ledger->charged_bytes += bytes;
+	note_use(ledger);
+	return object;
+}
+
+struct ledger_object *ledger_add(struct ledger *ledger, uint32_t client, uint32_t parent, uint32_t handle,
+				 uint32_t class_id, enum rm_kind kind, uint64_t bytes)
+{
+	struct ledger_object *object;
+
+	if (kind == RM_KIND_VIDMEM)
+		return memory_add(ledger, client, parent, handle, class_id, bytes, true);
+	object = object_add(ledger, client, parent, handle);
+	if (!object)
+		return NULL;
+	object->class_id = class_id;
+	object->kind = kind;
+	object->bytes = bytes;
+	return object;
+}
+
+struct ledger_object *ledger_add_duplicate(struct ledger *ledger, uint32_t client, uint32_t parent,
+					   uint32_t handle, const struct ledger_object *source)
+{
+	/* Adding may replace the very object that is duplicated. */
+	struct ledger_block *block = source->block;
+	enum rm_kind kind = source->kind;
+	uint32_t class_id = source->class_id;
+	uint64_t bytes = source->bytes;
+	struct ledger_object *object;
+
+	if (block)
+		block->holders++;
+	object = object_add(ledger, client, parent, handle);
+	if (!object) {
+		if (block)
+			block_drop(ledger, block);
+		return NULL;
+	}
+	object->block = block;
+	object->kind = kind;
+	object->class_id = class_id;
+	object->bytes = bytes;
+	return object;
+}
+
+struct ledger_object *ledger_add_import(struct ledger *ledger, uint32_t client, uint32_t parent,
+					uint32_t handle, uint32_t class_id, uint64_t bytes)
+{
+	return memory_add(ledger, client, parent, handle, class_id, bytes, false);
+}
+
+void ledger_charge_import(struct ledger *ledger, struct ledger_object *object)
+{
+	if (!object->block || object->block->is_charged)
+		return;
+	object->block->is_charged = true;
+	ledger->charged_bytes += object->block->bytes;
+	note_use(ledger);
+}
+
+/* The next object of a tree in depth-first order; NULL at the end. */
+static struct ledger_object *tree_next(struct ledger_object *at, const struct ledger_object *top)
+{
+	if (at->children)
+		return at->children;
+	while (at != top && !at->sibling)
+		at = at->parent;
+	return at == top ? NULL : at->sibling;
+}
+
+void ledger_each(const struct ledger *ledger, uint32_t client, enum rm_kind kind,
+		 void (*visit)(void *context, struct ledger_object *object), void *context)
+{
+	struct ledger_object *top = ledger_find(ledger, client, client);
+
+	for (struct ledger_object *o = top; o; o = tree_next(o, top))
+		if (o->kind == kind)
+			visit(context, o);
+}
+
+static void sum_up(void *context, struct ledger_object *object)
+{
+	struct ledger_sum *sum = context;
+
+	sum->named_bytes += object->bytes;
+	if (object->block->is_charged)
+		sum->charged_bytes += object->bytes;
+}
+
+struct ledger_sum ledger_sum(const struct ledger *ledger, uint32_t client)
+{
+	struct ledger_sum sum = { 0, 0 };
+
+	ledger_each(ledger, client, RM_KIND_VIDMEM, sum_up, &sum);
+	return sum;
+}

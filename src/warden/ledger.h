@@ -1,0 +1,75 @@
+/* What the programs of one vGPU have made: a tree of objects per RM client, and the device memory among them
+ * against a limit. Pure: handles and bytes in, decisions out. */
+#ifndef BELFRY_WARDEN_LEDGER_H
+#define BELFRY_WARDEN_LEDGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rm/rm.h"
+
+struct ledger;
+
+/* Device memory, whoever holds it: several objects may name one block, and it is counted once. */
+struct ledger_block {
+	uint64_t bytes;
+	unsigned holders;
+	bool is_charged; /* false: an import whose owner still pays for it */
+};
+
+struct ledger_object {
+	uint32_t client, handle, class_id;
+	enum rm_kind kind;
+	uint64_t bytes; /* memory of any kind; what the driver counts for its client if it has a block */
+	struct ledger_block *block; /* NULL: not device memory */
+	void *attached;		    /* whatever the warden keeps with it */
+
+	struct ledger_object *parent, *children, *sibling; /* ledger_object::children */
+	struct ledger_object *next_in_bucket;		   /* ledger::buckets */
+};
+
+/* Called for every object that goes, children first. */
+typedef void (*ledger_gone)(void *context, struct ledger_object *object);
+
+/* limit 0: no limit. NULL: out of memory. */
+struct ledger *ledger_new(uint64_t limit_bytes, ledger_gone gone, void *context);
+void ledger_free(struct ledger *ledger);
+
+uint64_t ledger_limit(const struct ledger *ledger);
+void ledger_set_limit(struct ledger *ledger, uint64_t bytes);
+/* Blocks and managed memory together: what the limit bounds. */
+uint64_t ledger_used(const struct ledger *ledger);
+uint64_t ledger_most_used(const struct ledger *ledger);
+uint64_t ledger_managed(const struct ledger *ledger);
+void ledger_set_managed(struct ledger *ledger, uint64_t bytes);
+/* UINT64_MAX without a limit. */
+uint64_t ledger_room(const struct ledger *ledger);
+
+/* Objects come into being with the client as their root. A handle that is there already is replaced: the
+ * driver has just said that it was free. Device memory is charged. NULL: out of memory. */
+struct ledger_object *ledger_add(struct ledger *ledger, uint32_t client, uint32_t parent, uint32_t handle,
+				 uint32_t class_id, enum rm_kind kind, uint64_t bytes);
+/* Another name for memory that is known here. */
+struct ledger_object *ledger_add_duplicate(struct ledger *ledger, uint32_t client, uint32_t parent,
+					   uint32_t handle, const struct ledger_object *source);
+/* A name for memory from elsewhere: free as long as its owner pays. */
+struct ledger_object *ledger_add_import(struct ledger *ledger, uint32_t client, uint32_t parent,
+					uint32_t handle, uint32_t class_id, uint64_t bytes);
+/* The owner is gone: from now on this vGPU pays. */
+void ledger_charge_import(struct ledger *ledger, struct ledger_object *object);
+
+struct ledger_object *ledger_find(const struct ledger *ledger, uint32_t client, uint32_t handle);
+/* With everything below it. The client's own handle removes the client. */
+void ledger_remove(struct ledger *ledger, uint32_t client, uint32_t handle);
+
+/* Device memory named by a client's objects, as the driver counts it: all of it, and the part that is paid. */
+struct ledger_sum {
+	uint64_t named_bytes, charged_bytes;
+};
+struct ledger_sum ledger_sum(const struct ledger *ledger, uint32_t client);
+
+/* Walk a client's objects of one kind. */
+void ledger_each(const struct ledger *ledger, uint32_t client, enum rm_kind kind,
+		 void (*visit)(void *context, struct ledger_object *object), void *context);
+
+#endif

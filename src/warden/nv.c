@@ -1,0 +1,463 @@
+/* The real driver, as a client of it ourselves: one RM client with a device, a subdevice and a doorbell, kept
+ * as long as the warden lives. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/own.h"
+#include "warden/device.h"
+
+enum {
+	NV_MAJOR = 195,
+	NV_MINOR_CONTROL = 255,
+	NV_MINOR_MODESET = 254,
+	BELL_BYTES = 0x10000,
+	CARD_INFO_SIZE = 72, /* nv_ioctl_card_info_t */
+	CARD_INFO_COUNT = 32,
+	CARD_INFO_GPU_ID = 16,
+	CARD_INFO_MINOR = 56,
+	/* NVOS33 flags as libcuda sends them (recorded): write-only for a doorbell, read and write for memory. */
+	MAP_FLAGS_BELL = 0x80002,
+	MAP_FLAGS_MEMORY = 0xc0000,
+	/* NVOS02 flags: no mapping, cached, not contiguous. */
+	LEND_FLAGS = 1 << 30 | 1 << 12 | 1 << 4,
+	SHARE_WITH_CLIENT = 3, /* RS_SHARE_TYPE_CLIENT */
+	SHARE_COMPOSE = 4,     /* add to the policies that are there */
+	FB_TOTAL_INDEX = 0x08,
+};
+
+/* Our own names for our own objects. */
+#define OWN_DEVICE 0xbe1f0001u
+#define OWN_SUBDEVICE 0xbe1f0002u
+#define OWN_BELL 0xbe1f0003u
+#define OWN_FIRST_VIEW 0xbe200000u
+#define OWN_LAST_VIEW 0xbe2fffffu
+
+struct nv {
+	struct device device;
+	int control_fd, gpu_fd;
+	uint32_t client, next_view;
+	unsigned uvm_major;
+};
+
+static struct nv *nv_of(struct device *device)
+{
+	return (struct nv *)device;
+}
+
+static int nv_ioctl(int fd, uint32_t nr, void *arg, uint32_t size)
+{
+	int rc;
+
+	do
+		rc = ioctl(fd, _IOC(_IOC_READ | _IOC_WRITE, 'F', nr, size), arg);
+	while (rc < 0 && (errno == EINTR || errno == EAGAIN));
+	return rc < 0 ? -errno : 0;
+}
+
+static int nv_call(struct device *device, int fd, uint32_t nr, void *arg, uint32_t size)
+{
+	(void)device;
+	return nv_ioctl(fd, nr, arg, size);
+}
+
+/* 0, -errno, or the driver's status (positive). */
+static int own_alloc(struct nv *nv, uint32_t parent, uint32_t handle, uint32_t class_id, void *params,
+		     uint32_t size)
+{
+	struct rm_arg_alloc arg = { .client = nv->client,
+				    .parent = parent,
+				    .object = handle,
+				    .class_id = class_id,
+				    .params = (uintptr_t)params,
+				    .size = size };
+	int rc = nv_ioctl(nv->control_fd, RM_ESC_ALLOC, &arg, sizeof(arg));
+
+	return rc ? rc : (int)arg.status;
+}
+
+static int own_control(struct nv *nv, uint32_t object, uint32_t cmd, void *params, uint32_t size)
+{
+	struct rm_arg_control arg = {
+		.client = nv->client, .object = object, .cmd = cmd, .params = (uintptr_t)params, .size = size
+	};
+	int rc = nv_ioctl(nv->control_fd, RM_ESC_CONTROL, &arg, sizeof(arg));
+
+	return rc ? rc : (int)arg.status;
+}
+
+static int open_gpu(const struct nv *nv)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/dev/nvidia%u", nv->device.index);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+/* Map an object of ours. A mapping is prepared on a file of its own, which can then go. */
+static int own_map(struct nv *nv, uint32_t memory, uint64_t bytes, uint32_t flags, int prot, bool is_vidmem,
+		   void **at)
+{
+	cleanup_close int file = is_vidmem ? open_gpu(nv) : open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
+	struct rm_arg_map arg = { .client = nv->client,
+				  .device = is_vidmem ? OWN_SUBDEVICE : OWN_DEVICE,
+				  .memory = memory,
+				  .length = bytes,
+				  .flags = flags,
+				  .fd = file };
+	int rc;
+
+	if (file < 0)
+		return -errno;
+	rc = nv_ioctl(nv->control_fd, RM_ESC_MAP_MEMORY, &arg, sizeof(arg));
+	if (rc || arg.status)
+		return rc ? rc : (int)arg.status;
+	*at = mmap(NULL, bytes, prot, MAP_SHARED, file, 0);
+	return *at == MAP_FAILED ? -errno : 0;
+}
+
+static unsigned find_major(const char *name)
+{
+	cleanup_file FILE *devices = fopen("/proc/devices", "re");
+	char line[128], found[64];
+	unsigned number;
+
+	while (devices && fgets(line, sizeof(line), devices))
+		if (sscanf(line, "%u %63s", &number, found) == 2 && !strcmp(found, name))
+			return number;
+	return 0;
+}
+
+/* The module may be loaded by the first program that needs it, long after us. */
+static bool is_uvm(struct nv *nv, unsigned number)
+{
+	if (!nv->uvm_major)
+		nv->uvm_major = find_major("nvidia-uvm");
+	return nv->uvm_major && number == nv->uvm_major;
+}
+
+static enum device_file nv_classify(struct device *device, const struct stat *st)
+{
+	unsigned number = minor(st->st_rdev);
+
+	if (!S_ISCHR(st->st_mode))
+		return DEVICE_FILE_NONE;
+	if (major(st->st_rdev) != NV_MAJOR)
+		return is_uvm(nv_of(device), major(st->st_rdev)) ? DEVICE_FILE_MANAGED : DEVICE_FILE_NONE;
+	if (number == NV_MINOR_CONTROL)
+		return DEVICE_FILE_CONTROL;
+	if (number == NV_MINOR_MODESET)
+		return DEVICE_FILE_NONE;
+	return number == device->index ? DEVICE_FILE_GPU : DEVICE_FILE_OTHER_GPU;
+}
+
+/* What the driver lets nobody but the owner's process do (duplicate, map), it lets us do with a duplicate that
+ * the owner's own control file has shared with our client. Our duplicate keeps the memory alive, so that
+ * looking at it stays safe whatever the program frees. */
+static int nv_view(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
+		   bool is_vidmem, struct device_view *view, struct bf_error *err)
+{
+	struct nv *nv = nv_of(device);
+	struct rm_arg_share share = { .client = client,
+				      .object = what->handle,
+				      .target = nv->client,
+				      .access_mask = 1, /* RS_ACCESS_DUP_OBJECT */
+				      .type = SHARE_WITH_CLIENT,
+				      .action = SHARE_COMPOSE };
+	struct rm_arg_dup dup = { .client = nv->client,
+				  .parent = OWN_DEVICE,
+				  .object = nv->next_view,
+				  .source_client = client,
+				  .source_object = what->handle };
+	struct rm_arg_free drop = { .client = nv->client, .parent = OWN_DEVICE, .object = dup.object };
+	int rc = nv_ioctl(control_fd, RM_ESC_SHARE, &share, sizeof(share));
+
+	if (rc || share.status)
+		return bf_fail(err, EIO, "memory %x of client %x: sharing failed (%d, status 0x%x)",
+			       what->handle, client, rc, share.status);
+	rc = nv_ioctl(nv->control_fd, RM_ESC_DUP_OBJECT, &dup, sizeof(dup));
+	if (rc || dup.status)
+		return bf_fail(err, EIO, "memory %x of client %x: duplicating failed (%d, status 0x%x)",
+			       what->handle, client, rc, dup.status);
+	*view = (struct device_view){ .bytes = what->bytes, .handle = dup.object };
+	nv->next_view = nv->next_view == OWN_LAST_VIEW ? OWN_FIRST_VIEW : nv->next_view + 1;
+	rc = own_map(nv, view->handle, what->bytes, MAP_FLAGS_MEMORY, PROT_READ | PROT_WRITE, is_vidmem,
+		     &view->base);
+	if (rc) {
+		nv_ioctl(nv->control_fd, RM_ESC_FREE, &drop, sizeof(drop));
+		return bf_fail(err, EIO, "memory %x of client %x: mapping failed (%d)", what->handle, client,
+			       rc);
+	}
+	return 0;
+}
+
+static void nv_unview(struct device *device, struct device_view *view)
+{
+	struct nv *nv = nv_of(device);
+	struct rm_arg_free drop = { .client = nv->client, .parent = OWN_DEVICE, .object = view->handle };
+
+	munmap(view->base, view->bytes);
+	if (nv_ioctl(nv->control_fd, RM_ESC_FREE, &drop, sizeof(drop)) || drop.status)
+		bf_log(BF_LOG_WARN, "view %x: not freed, status 0x%x", view->handle, drop.status);
+}
+
+static int nv_lend_page(struct device *device, int control_fd, uint32_t client, uint32_t parent,
+			uint32_t handle, void *page, struct bf_error *err)
+{
+	struct nv *nv = nv_of(device);
+	struct rm_arg_alloc_memory arg = { .client = client,
+					   .parent = parent,
+					   .object = handle,
+					   .class_id = 0x71,
+					   .flags = LEND_FLAGS,
+					   .address = (uintptr_t)page,
+					   .limit = 4095,
+					   .fd = -1 };
+	/* The call wants a GPU file that is tied to the client's control file: a new one, so that none of the
+	 * program's is needed. */
+	cleanup_close int gpu = open_gpu(nv);
+	int rc;
+
+	if (gpu < 0)
+		return bf_fail(err, errno, "/dev/nvidia%u: %s", device->index, strerror(errno));
+	rc = nv_ioctl(gpu, RM_ESC_REGISTER_FD, &control_fd, sizeof(control_fd));
+	if (rc)
+		return bf_fail(err, -rc, "client %x: its control file was not accepted: %s", client,
+			       strerror(-rc));
+	rc = nv_ioctl(gpu, RM_ESC_ALLOC_MEMORY, &arg, sizeof(arg));
+	if (rc || arg.status)
+		return bf_fail(err, EIO, "client %x: page not taken (%d, status 0x%x)", client, rc,
+			       arg.status);
+	return 0;
+}
+
+static uint64_t read64(const uint8_t *at)
+{
+	uint64_t value;
+
+	memcpy(&value, at, sizeof(value));
+	return value;
+}
+
+static int nv_use_of(struct device *device, pid_t pid, struct device_use *use)
+{
+	const struct rm_layout *layout = device->layout;
+	cleanup_free uint8_t *params = calloc(1, layout->pid_info_size);
+	uint32_t count = 1, number = (uint32_t)pid;
+	uint8_t *entry;
+	int rc;
+
+	if (!params)
+		return -ENOMEM;
+	entry = params + layout->pid_info_list;
+	memcpy(params, &count, sizeof(count));
+	memcpy(entry, &number, sizeof(number));
+	rc = own_control(nv_of(device), OWN_SUBDEVICE, RM_CTRL_GET_PID_INFO, params, layout->pid_info_size);
+	if (rc)
+		return rc < 0 ? rc : -EIO;
+	use->paid_bytes = read64(entry + layout->pid_info_private) + read64(entry + layout->pid_info_owned);
+	use->borrowed_bytes = read64(entry + layout->pid_info_duped);
+	return 0;
+}
+
+static void nv_close(struct device *device)
+{
+	struct nv *nv = nv_of(device);
+
+	if (device->bell)
+		munmap((void *)(uintptr_t)device->bell, BELL_BYTES);
+	if (nv->gpu_fd >= 0)
+		close(nv->gpu_fd);
+	if (nv->control_fd >= 0)
+		close(nv->control_fd); /* the client and all its objects go with it */
+	free(nv);
+}
+
+static const struct device_ops nv_ops = {
+	.name = "nv",
+	.close = nv_close,
+	.classify = nv_classify,
+	.call = nv_call,
+	.view = nv_view,
+	.unview = nv_unview,
+	.lend_page = nv_lend_page,
+	.use_of = nv_use_of,
+};
+
+int device_nv_version(char *to, size_t room)
+{
+	cleanup_file FILE *file = fopen("/sys/module/nvidia/version", "re");
+
+	if (!file || !fgets(to, (int)room, file))
+		return -ENOENT;
+	to[strcspn(to, "\n")] = 0;
+	return 0;
+}
+
+static const struct rm_layout *choose_layout(const char *version, bool any_driver, struct bf_error *err)
+{
+	const struct rm_layout *layout = rm_layout_find(version), *last = NULL;
+	char known[128] = "";
+
+	if (layout)
+		return layout;
+	for (unsigned i = 0; rm_layout_at(i); i++) {
+		last = rm_layout_at(i);
+		snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s%s", i ? ", " : "",
+			 last->series);
+	}
+	if (!any_driver) {
+		bf_fail(err, ENOTSUP,
+			"driver %s: its series is not known; known are %s; --any-driver takes the nearest layout at your risk",
+			version, known);
+		return NULL;
+	}
+	bf_log(BF_LOG_WARN, "driver %s is unknown; going by the layout of series %s, as --any-driver says",
+	       version, last->series);
+	return last;
+}
+
+static int open_failed(const char *path, struct bf_error *err)
+{
+	int why = errno;
+
+	if (why == ENOENT || why == ENXIO || why == ENODEV)
+		return bf_fail(err, why, "%s: no NVIDIA GPU is here; belfry info tells what was found", path);
+	if (why == EACCES || why == EPERM)
+		return bf_fail(err, why,
+			       "%s: no permission; ask for read and write access to the device files", path);
+	return bf_fail(err, why, "%s: %s", path, strerror(why));
+}
+
+/* Which GPU id, and which device instance, is /dev/nvidiaN. */
+static int find_instance(struct nv *nv, struct bf_error *err)
+{
+	const struct rm_layout *layout = nv->device.layout;
+	cleanup_free uint8_t *cards = calloc(CARD_INFO_COUNT, CARD_INFO_SIZE);
+	cleanup_free uint8_t *info = calloc(1, layout->id_info_v2_size);
+	uint32_t attach[33] = { 0 };
+	int rc;
+
+	if (!cards || !info)
+		return bf_fail(err, ENOMEM, "out of memory");
+	rc = nv_ioctl(nv->control_fd, RM_ESC_CARD_INFO, cards, CARD_INFO_COUNT * CARD_INFO_SIZE);
+	if (rc)
+		return bf_fail(err, -rc, "the driver does not list its GPUs: %s", strerror(-rc));
+	for (int i = 0; i < CARD_INFO_COUNT; i++) {
+		const uint8_t *card = cards + (size_t)i * CARD_INFO_SIZE;
+		uint32_t number;
+
+		memcpy(&number, card + CARD_INFO_MINOR, sizeof(number));
+		if (!card[0] || number != nv->device.index)
+			continue;
+		memcpy(&attach[0], card + CARD_INFO_GPU_ID, sizeof(uint32_t));
+		memcpy(info + layout->id_info_v2_gpu_id, &attach[0], sizeof(uint32_t));
+		attach[1] = 0xffffffff; /* the end of the list */
+		own_control(nv, nv->client, RM_CTRL_ROOT_ATTACH_IDS, attach, sizeof(attach));
+		rc = own_control(nv, nv->client, RM_CTRL_ROOT_GET_ID_INFO_V2, info, layout->id_info_v2_size);
+		if (rc)
+			return bf_fail(err, EIO, "GPU %u: the driver does not say which device it is (0x%x)",
+				       nv->device.index, (unsigned)rc);
+		memcpy(&nv->device.instance, info + layout->id_info_v2_device_instance, sizeof(uint32_t));
+		return 0;
+	}
+	return bf_fail(err, ENODEV, "GPU %u: no such GPU; belfry info lists those there are",
+		       nv->device.index);
+}
+
+static int make_objects(struct nv *nv, struct bf_error *err)
+{
+	static const uint32_t bells[] = { 0xc761, 0xc661, 0xc561, 0xc461 };
+	const struct rm_layout *layout = nv->device.layout;
+	cleanup_free uint8_t *device = calloc(1, layout->device_size);
+	cleanup_free uint8_t *fb = calloc(1, layout->fb_info_size);
+	uint32_t subdevice = 0, fb_query[3] = { 1, FB_TOTAL_INDEX, 0 };
+	void *bell = NULL;
+	int rc;
+
+	if (!device || !fb)
+		return bf_fail(err, ENOMEM, "out of memory");
+	memcpy(device + layout->device_instance, &nv->device.instance, sizeof(uint32_t));
+	rc = own_alloc(nv, nv->client, OWN_DEVICE, 0x80, device, layout->device_size);
+	if (!rc)
+		rc = own_alloc(nv, OWN_DEVICE, OWN_SUBDEVICE, 0x2080, &subdevice, sizeof(subdevice));
+	if (rc)
+		return bf_fail(err, EIO, "GPU %u: the driver gives no device (0x%x)", nv->device.index,
+			       (unsigned)rc);
+	rc = -1;
+	for (unsigned i = 0; rc && i < sizeof(bells) / sizeof(bells[0]); i++)
+		rc = own_alloc(nv, OWN_SUBDEVICE, OWN_BELL, bells[i], NULL, 0);
+	if (!rc)
+		rc = own_map(nv, OWN_BELL, BELL_BYTES, MAP_FLAGS_BELL, PROT_WRITE, true, &bell);
+	if (rc)
+		return bf_fail(err, EIO, "GPU %u: the driver gives no doorbell (0x%x)", nv->device.index,
+			       (unsigned)rc);
+	nv->device.bell = bell;
+	memcpy(fb, fb_query, sizeof(fb_query));
+	rc = own_control(nv, OWN_SUBDEVICE, RM_CTRL_FB_GET_INFO_V2, fb, layout->fb_info_size);
+	if (rc)
+		return bf_fail(err, EIO, "GPU %u: the driver does not tell its memory (0x%x)",
+			       nv->device.index, (unsigned)rc);
+	memcpy(fb_query, fb, sizeof(fb_query));
+	nv->device.mem_bytes = (uint64_t)fb_query[2] << 10;
+	return 0;
+}
+
+static int nv_setup(struct nv *nv, struct bf_error *err)
+{
+	struct rm_arg_alloc root = { .class_id = 0x41 };
+	int rc;
+
+	nv->control_fd = open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
+	if (nv->control_fd < 0)
+		return open_failed("/dev/nvidiactl", err);
+	rc = nv_ioctl(nv->control_fd, RM_ESC_ALLOC, &root, sizeof(root));
+	if (rc || root.status)
+		return bf_fail(err, EIO, "the driver gives no client (%d, status 0x%x)", rc, root.status);
+	nv->client = root.object;
+	rc = find_instance(nv, err);
+	if (rc)
+		return rc;
+	nv->gpu_fd = open_gpu(nv); /* held: an open GPU file keeps the GPU awake and initialised */
+	if (nv->gpu_fd < 0) {
+		char path[32];
+
+		snprintf(path, sizeof(path), "/dev/nvidia%u", nv->device.index);
+		return open_failed(path, err);
+	}
+	rc = nv_ioctl(nv->gpu_fd, RM_ESC_REGISTER_FD, &nv->control_fd, sizeof(nv->control_fd));
+	if (rc)
+		return bf_fail(err, -rc, "GPU %u: %s", nv->device.index, strerror(-rc));
+	return make_objects(nv, err);
+}
+
+struct device *device_nv_open(const struct device_options *options, struct bf_error *err)
+{
+	struct nv *nv = calloc(1, sizeof(*nv));
+
+	if (!nv) {
+		bf_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	nv->device.ops = &nv_ops;
+	nv->device.index = options->index;
+	nv->control_fd = nv->gpu_fd = -1;
+	nv->next_view = OWN_FIRST_VIEW;
+	if (device_nv_version(nv->device.driver_version, sizeof(nv->device.driver_version)))
+		bf_fail(err, ENOENT, "the NVIDIA driver is not loaded; belfry info tells what was found");
+	else
+		nv->device.layout = choose_layout(nv->device.driver_version, options->any_driver, err);
+	if (!nv->device.layout || nv_setup(nv, err)) {
+		nv_close(&nv->device);
+		return NULL;
+	}
+	return &nv->device;
+}

@@ -1,0 +1,173 @@
+/* What the files of this room share. Private to the room. */
+#ifndef BELFRY_WARDEN_STATE_H
+#define BELFRY_WARDEN_STATE_H
+
+#include <linux/seccomp.h>
+
+#include "warden/ledger.h"
+#include "warden/warden.h"
+
+/* A doorbell page that a program rings in place of the GPU's. */
+struct doorbell {
+	volatile uint32_t *page;
+	uint64_t bytes;
+	/* The program's GPU file while our memory stands in its place, and where; -1 once it is back. */
+	int real_fd, as_fd;
+	uint64_t inode;	       /* of our memory */
+	struct doorbell *next; /* process::doorbells */
+};
+
+/* The program was told that a doorbell is ready to be mapped through this file. */
+struct expected_map {
+	int fd;
+	uint64_t bytes;
+	struct expected_map *next; /* process::expected */
+};
+
+struct process {
+	struct warden *warden;
+	pid_t pid;
+	int pidfd;
+	bool is_ending; /* we killed it */
+	struct gate_program *gate;
+	struct doorbell *doorbells;
+	struct expected_map *expected;
+	uint64_t managed_bytes;
+	unsigned surplus_seen; /* audits in a row that found more memory than was given */
+	struct process *next;  /* warden::processes */
+};
+
+/* An RM client. It lives as long as its control file, which may outlive the process that made it. */
+struct client {
+	uint32_t handle;
+	pid_t pid;	/* of the process that made it: the driver counts under this number */
+	int control_fd; /* in that process, when last seen */
+	uint32_t device, subdevice;
+	struct client *next; /* warden::clients */
+};
+
+/* Kept with a ledger object of kind CHANNEL. */
+struct channel {
+	struct client *client;
+	struct process *process; /* whose bells ring it; gone when gate is NULL */
+	uint32_t handle;
+	struct view *view;
+	void *page; /* what the GPU reads; lent to the client as page_handle */
+	uint32_t page_handle;
+	struct gate_channel *gate;
+	uint32_t token;
+};
+
+/* A program's USERD memory, seen from here; several channels keep theirs in one. */
+struct view {
+	uint32_t client, memory;
+	struct device_view seen;
+	unsigned users;
+	struct view *next; /* warden::views */
+};
+
+struct deferred {
+	struct seccomp_notif request;
+	struct deferred *next; /* warden::deferred */
+};
+
+struct warden {
+	int listener, epoll;
+	struct device *device;
+	struct gate *gate;
+	struct gate_vgpu *gate_vgpu;
+	struct ledger *ledger;
+	struct warden_options options;
+	struct process *processes;
+	struct client *clients;
+	struct view *views;
+	struct deferred *deferred, **deferred_end;
+	bool is_held, is_stopped, is_over;
+	uint32_t channels, next_page_handle;
+	uint64_t calls, refusals;
+};
+
+/* One notification, as far as it is understood. */
+struct site {
+	struct warden *warden;
+	const struct seccomp_notif *request;
+	struct process *process;
+	int fd; /* the file the call is made on, in the program */
+	enum device_file file;
+	struct rm_call call;
+	uint64_t arg_at;
+	uint8_t arg[RM_ARG_MAX];
+};
+
+enum answer_kind {
+	ANSWER_PASS,   /* let the kernel do it */
+	ANSWER_RETURN, /* value is the call's result, or -errno */
+	ANSWER_LATER,  /* kept until the vGPU is resumed */
+};
+struct answer {
+	enum answer_kind kind;
+	long value;
+};
+#define PASS ((struct answer){ ANSWER_PASS, 0 })
+#define RETURN(rc) ((struct answer){ ANSWER_RETURN, (rc) })
+
+/* process.c */
+struct process *process_of(struct warden *warden, pid_t tid);
+void process_gone(struct warden *warden, struct process *process);
+void process_end(struct process *process, const char *why);
+/* The program's own file, held by us; -errno. Looks in the calling thread's table. */
+int site_take_file(const struct site *site, int fd);
+struct process *process_by_pid(const struct warden *warden, pid_t pid);
+/* Bytes of managed memory mapped by a process, from its own maps. */
+uint64_t process_managed_bytes(const struct process *process);
+/* Look again at everybody's managed memory. */
+void warden_refresh_managed(struct warden *warden);
+
+/* client.c */
+struct client *client_find(const struct warden *warden, uint32_t handle);
+/* The record for the client a call names, made if need be. NULL: out of memory. */
+struct client *client_seen(struct site *site);
+/* The client's control file, held by us; -errno. */
+int client_take_control(struct warden *warden, struct client *client);
+void client_gone(struct warden *warden, struct client *client);
+/* Whether a control file, held by us, speaks for this client. */
+bool client_owns_file(struct warden *warden, const struct client *client, int file);
+/* Drop clients whose control file is closed, and pay for imports whose owner is gone. */
+void warden_reconcile(struct warden *warden);
+/* A control on an object of the client's, through its own control file: 0, -errno, or the driver's status. */
+int client_control(struct warden *warden, struct client *client, uint32_t object, uint32_t cmd, void *params,
+		   uint32_t size);
+uint64_t warden_driver_bytes(struct warden *warden, pid_t pid);
+
+/* call.c: one handler a verb */
+struct answer site_call(struct site *site);
+/* Tell the program the driver's status, as the driver would. */
+struct answer site_status(struct site *site, uint32_t status);
+/* Make the call the program asked for, with our copy of the argument, and write it back. `params` replaces the
+ * program's parameters (params_at in the argument), and goes back to where they came from. */
+int site_perform(struct site *site, void *params, uint32_t params_size);
+
+/* channel.c */
+struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t size);
+void channel_gone(struct warden *warden, struct ledger_object *object);
+/* A process ends, but channels it made live on with a client that another process holds. */
+void channels_leave_gate(struct warden *warden, const struct process *process);
+void channel_learn_token(struct warden *warden, struct client *client, uint32_t handle);
+int warden_set_channels(struct warden *warden, bool is_disabled, struct bf_error *err);
+
+/* doorbell.c */
+struct answer site_map_doorbell(struct site *site);
+struct answer site_mmap(struct site *site);
+void doorbells_gone(struct process *process);
+/* Put the program's file back where our memory stands in for it. True if it was so. */
+bool doorbell_restore(struct site *site, const struct stat *st);
+
+/* told.c */
+struct answer site_told(struct site *site);
+bool told_is_mine(uint32_t control);
+
+/* group.c */
+struct answer site_group_control(struct site *site);
+int warden_apply_group(struct warden *warden, struct client *client, uint32_t group);
+
+#endif

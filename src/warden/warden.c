@@ -1,0 +1,373 @@
+/* Notifications in, answers out; and what the house asks of a vGPU. */
+#include "warden/warden.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/process.h"
+#include "warden/state.h"
+
+#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
+#define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
+#endif
+
+enum { WORK_AT_ONCE = 16 };
+
+static void object_gone(void *context, struct ledger_object *object)
+{
+	if (object->kind == RM_KIND_CHANNEL)
+		channel_gone(context, object);
+}
+
+struct warden *warden_new(int listener, struct device *device, struct gate *gate,
+			  const struct warden_options *options, struct bf_error *err)
+{
+	struct warden *warden = calloc(1, sizeof(*warden));
+	struct epoll_event event = { .events = EPOLLIN };
+
+	if (!warden) {
+		close(listener);
+		bf_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	warden->listener = listener;
+	warden->device = device;
+	warden->gate = gate;
+	warden->options = *options;
+	warden->deferred_end = &warden->deferred;
+	warden->epoll = epoll_create1(EPOLL_CLOEXEC);
+	warden->ledger = ledger_new(options->mem_bytes, object_gone, warden);
+	warden->gate_vgpu = gate_vgpu_add(gate);
+	if (warden->epoll < 0 || !warden->ledger || !warden->gate_vgpu ||
+	    epoll_ctl(warden->epoll, EPOLL_CTL_ADD, listener, &event)) {
+		bf_fail(err, errno ? errno : ENOMEM, "warden: %s", strerror(errno ? errno : ENOMEM));
+		warden_free(warden);
+		return NULL;
+	}
+	/* Wake the thread we answer on this CPU at once (6.6); only an optimisation. */
+	ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
+	return warden;
+}
+
+void warden_free(struct warden *warden)
+{
+	if (!warden)
+		return;
+	while (warden->processes)
+		process_gone(warden, warden->processes);
+	while (warden->clients)
+		client_gone(warden, warden->clients);
+	for (struct deferred *d = warden->deferred, *next; d; d = next) {
+		next = d->next;
+		free(d);
+	}
+	ledger_free(warden->ledger);
+	gate_vgpu_remove(warden->gate_vgpu);
+	if (warden->epoll >= 0)
+		close(warden->epoll);
+	close(warden->listener);
+	free(warden);
+}
+
+int warden_fd(const struct warden *warden)
+{
+	return warden->epoll;
+}
+
+static bool is_still_waiting(const struct warden *warden, uint64_t id)
+{
+	return ioctl(warden->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+}
+
+static void send_answer(const struct warden *warden, uint64_t id, struct answer answer)
+{
+	struct seccomp_notif_resp response = { .id = id };
+
+	if (answer.kind == ANSWER_PASS)
+		response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+	else if (answer.value < 0)
+		response.error = (int)answer.value;
+	else
+		response.val = answer.value;
+	/* ENOENT: it was killed meanwhile. */
+	if (ioctl(warden->listener, SECCOMP_IOCTL_NOTIF_SEND, &response) < 0 && errno != ENOENT)
+		bf_log(BF_LOG_WARN, "an answer was not taken: %s", strerror(errno));
+}
+
+/* What the call is about. NONE for everything that is not the device's. */
+static enum device_file classify(struct site *site)
+{
+	const struct seccomp_notif *request = site->request;
+	char path[48];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%u/fd/%d", request->pid, site->fd);
+	if (stat(path, &st))
+		return DEVICE_FILE_NONE;
+	site->file = site->warden->device->ops->classify(site->warden->device, &st);
+	if (site->file != DEVICE_FILE_NONE)
+		return site->file;
+	/* Perhaps it is our memory standing where the program believes its GPU file to be. */
+	for (struct process *p = site->warden->processes; p && S_ISREG(st.st_mode); p = p->next)
+		for (struct doorbell *d = p->doorbells; d; d = d->next)
+			if (d->inode == st.st_ino && d->real_fd >= 0) {
+				site->process = process_of(site->warden, (pid_t)request->pid);
+				if (site->process && doorbell_restore(site, &st) && !stat(path, &st))
+					return site->warden->device->ops->classify(site->warden->device, &st);
+			}
+	return DEVICE_FILE_NONE;
+}
+
+/* Read the argument and take it apart. */
+static int read_call(struct site *site)
+{
+	uint32_t cmd = (uint32_t)site->request->data.args[1];
+	uint32_t nr = cmd & 0xff, size = cmd >> 16 & 0x3fff;
+
+	site->arg_at = site->request->data.args[2];
+	site->call = (struct rm_call){ .nr = nr, .size = size, .status_at = -1, .object_at = -1, .fd = -1 };
+	if (nr == RM_ESC_XFER_CMD) {
+		/* Names the real call in memory, where it can be changed after we looked. Only calls too large for
+		 * an ioctl need it, and none that programs make is. */
+		bf_log(BF_LOG_INFO, "process %d: XFER_CMD refused", site->process->pid);
+		return -EINVAL;
+	}
+	if (size > RM_ARG_MAX)
+		return 0;
+	if (bf_peek((pid_t)site->request->pid, site->arg_at, site->arg, size))
+		return -EFAULT;
+	return rm_decode(nr, size, site->arg, &site->call);
+}
+
+static void log_call(const struct site *site, struct answer answer)
+{
+	const struct rm_call *call = &site->call;
+	uint32_t status = 0;
+
+	if (call->status_at >= 0 && answer.kind == ANSWER_RETURN)
+		memcpy(&status, site->arg + call->status_at, sizeof(status));
+	bf_log(BF_LOG_DEBUG, "%d: call 0x%02x client %x parent %x object %x 0x%x: %s %ld status 0x%x",
+	       site->process->pid, call->nr, call->client, call->parent, call->object, call->class_id,
+	       answer.kind == ANSWER_PASS ? "passed" : "answered", answer.value, status);
+}
+
+static struct answer device_ioctl(struct site *site)
+{
+	struct warden *warden = site->warden;
+	struct device *device = warden->device;
+	struct answer answer;
+	int rc;
+
+	if (site->file == DEVICE_FILE_MANAGED)
+		answer = PASS;
+	else if ((rc = read_call(site)))
+		answer = RETURN(rc);
+	else
+		answer = site_call(site);
+	if (site->file != DEVICE_FILE_MANAGED)
+		log_call(site, answer);
+	else
+		bf_log(BF_LOG_DEBUG, "%d: uvm call %u", site->process->pid,
+		       (unsigned)site->request->data.args[1]);
+	if (answer.kind == ANSWER_PASS && device->ops->answer) {
+		uint32_t cmd = (uint32_t)site->request->data.args[1];
+
+		return RETURN(device->ops->answer(device, (pid_t)site->request->pid, site->fd, cmd & 0xff,
+						  cmd >> 16 & 0x3fff, site->request->data.args[2]));
+	}
+	return answer;
+}
+
+static bool defer(struct warden *warden, const struct seccomp_notif *request)
+{
+	struct deferred *deferred = calloc(1, sizeof(*deferred));
+
+	if (!deferred)
+		return false;
+	deferred->request = *request;
+	*warden->deferred_end = deferred;
+	warden->deferred_end = &deferred->next;
+	return true;
+}
+
+static struct answer handle(struct warden *warden, const struct seccomp_notif *request)
+{
+	bool is_ioctl = request->data.nr == SYS_ioctl;
+	struct site site = { .warden = warden,
+			     .request = request,
+			     .fd = (int)request->data.args[is_ioctl ? 0 : 4] };
+
+	site.file = classify(&site);
+	if (site.file == DEVICE_FILE_NONE)
+		return PASS;
+	warden->calls++;
+	site.process = process_of(warden, (pid_t)request->pid);
+	if (!site.process)
+		return RETURN(-EIO);
+	if (warden->is_stopped && defer(warden, request))
+		return (struct answer){ ANSWER_LATER, 0 };
+	/* The number we looked up may have changed hands before we did. */
+	if (!is_still_waiting(warden, request->id))
+		return (struct answer){ ANSWER_LATER, 0 };
+	return is_ioctl ? device_ioctl(&site) : site_mmap(&site);
+}
+
+/* One notification. 0, or -errno: -EAGAIN when there is none. */
+static int work_one(struct warden *warden)
+{
+	struct seccomp_notif request;
+	struct answer answer;
+
+	memset(&request, 0, sizeof(request));
+	if (ioctl(warden->listener, SECCOMP_IOCTL_NOTIF_RECV, &request) < 0)
+		return -errno;
+	answer = handle(warden, &request);
+	if (answer.kind != ANSWER_LATER)
+		send_answer(warden, request.id, answer);
+	return 0;
+}
+
+bool warden_work(struct warden *warden)
+{
+	struct epoll_event events[WORK_AT_ONCE];
+	int count = epoll_wait(warden->epoll, events, WORK_AT_ONCE, 0);
+
+	/* Notifications first: the processes whose end is reported here may be named by them. An event for a
+	 * process is stale if that process record has gone, so look it up. */
+	for (int i = 0; i < count; i++) {
+		if (events[i].data.ptr)
+			continue;
+		if (events[i].events & EPOLLIN)
+			work_one(warden);
+		else if (events[i].events & (EPOLLHUP | EPOLLERR))
+			warden->is_over = true;
+	}
+	for (int i = 0; i < count; i++)
+		for (struct process *p = warden->processes; p && events[i].data.ptr; p = p->next)
+			if (p == events[i].data.ptr) {
+				process_gone(warden, p);
+				break;
+			}
+	return !warden->is_over;
+}
+
+void warden_hold(struct warden *warden)
+{
+	warden->is_held = true;
+	gate_hold(warden->gate_vgpu);
+}
+
+void warden_open(struct warden *warden)
+{
+	warden->is_held = false;
+	if (!warden->is_stopped)
+		gate_open(warden->gate_vgpu);
+}
+
+int warden_stop(struct warden *warden, struct bf_error *err)
+{
+	int rc;
+
+	if (warden->is_stopped)
+		return 0;
+	gate_hold(warden->gate_vgpu);
+	rc = warden_set_channels(warden, true, err);
+	if (rc) {
+		warden_set_channels(warden, false, NULL);
+		if (!warden->is_held)
+			gate_open(warden->gate_vgpu);
+		return rc;
+	}
+	warden->is_stopped = true;
+	return 0;
+}
+
+int warden_resume(struct warden *warden, struct bf_error *err)
+{
+	struct deferred *waiting = warden->deferred;
+	int rc;
+
+	if (!warden->is_stopped)
+		return 0;
+	rc = warden_set_channels(warden, false, err);
+	if (rc)
+		return rc;
+	warden->is_stopped = false;
+	gate_ring_again(warden->gate_vgpu);
+	if (!warden->is_held)
+		gate_open(warden->gate_vgpu);
+	warden->deferred = NULL;
+	warden->deferred_end = &warden->deferred;
+	while (waiting) {
+		struct deferred *next = waiting->next;
+		struct answer answer = handle(warden, &waiting->request);
+
+		if (answer.kind != ANSWER_LATER)
+			send_answer(warden, waiting->request.id, answer);
+		free(waiting);
+		waiting = next;
+	}
+	return 0;
+}
+
+struct group_visit {
+	struct warden *warden;
+	struct client *client;
+	int rc;
+};
+
+static void apply_to_group(void *context, struct ledger_object *object)
+{
+	struct group_visit *visit = context;
+	int rc = warden_apply_group(visit->warden, visit->client, object->handle);
+
+	if (rc)
+		visit->rc = rc;
+}
+
+static int apply_to_groups(struct warden *warden, const char *what, struct bf_error *err)
+{
+	struct group_visit visit = { .warden = warden };
+
+	for (visit.client = warden->clients; visit.client; visit.client = visit.client->next)
+		ledger_each(warden->ledger, visit.client->handle, RM_KIND_GROUP, apply_to_group, &visit);
+	if (visit.rc)
+		return bf_fail(err, EIO, "the driver would not set the %s of every channel group (%d)", what,
+			       visit.rc);
+	return 0;
+}
+
+int warden_set_timeslice(struct warden *warden, uint64_t us, struct bf_error *err)
+{
+	warden->options.timeslice_us = us;
+	return apply_to_groups(warden, "timeslice", err);
+}
+
+int warden_set_interleave(struct warden *warden, int level, struct bf_error *err)
+{
+	warden->options.interleave = level;
+	return apply_to_groups(warden, "interleave level", err);
+}
+
+int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err)
+{
+	warden_reconcile(warden);
+	if (bytes && bytes < ledger_used(warden->ledger))
+		return bf_fail(err, EBUSY, "memory limit %llu: %llu bytes are in use; free some first",
+			       (unsigned long long)bytes, (unsigned long long)ledger_used(warden->ledger));
+	if (bytes > warden->device->mem_bytes)
+		return bf_fail(err, ERANGE, "memory limit %llu: the card has %llu bytes",
+			       (unsigned long long)bytes, (unsigned long long)warden->device->mem_bytes);
+	warden->options.mem_bytes = bytes;
+	ledger_set_limit(warden->ledger, bytes);
+	return 0;
+}
