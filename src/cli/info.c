@@ -1,0 +1,170 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <json-c/json.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/own.h"
+#include "base/process.h"
+#include "base/units.h"
+#include "cli/cli.h"
+#include "rm/rm.h"
+#include "warden/device.h"
+
+enum { GPUS_MAX = 32 };
+
+static const char help_text[] =
+	"usage: belfry info [--json]\n"
+	"\n"
+	"Tell the driver's version and whether it is known, the GPUs, and whether the kernel has what\n"
+	"Belfry needs.\n";
+
+struct info {
+	char version[32];
+	const struct rm_layout *layout;
+	bool has_driver, has_notify, has_getfd, has_kcmp;
+	unsigned gpus;
+	struct {
+		unsigned index;
+		uint64_t mem_bytes;
+		char why[384]; /* empty: usable */
+	} gpu[GPUS_MAX];
+};
+
+static bool has_notify(void)
+{
+	unsigned action = SECCOMP_RET_USER_NOTIF;
+
+	return syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+}
+
+static bool has_getfd(void)
+{
+	cleanup_close int self = bf_pidfd_open(getpid());
+	cleanup_close int copy = self < 0 ? -1 : bf_pidfd_getfd(self, self);
+
+	return copy >= 0;
+}
+
+static void gather(struct info *info)
+{
+	*info = (struct info){ .has_notify = has_notify(),
+			       .has_getfd = has_getfd(),
+			       .has_kcmp = bf_same_files(getpid(), getpid()) == 1 };
+	info->has_driver = device_nv_version(info->version, sizeof(info->version)) == 0;
+	info->layout = rm_layout_find(info->version);
+	for (unsigned i = 0; i < GPUS_MAX; i++) {
+		struct device_options options = { .index = i };
+		struct bf_error err = { 0 };
+		struct device *device;
+		char path[32];
+
+		snprintf(path, sizeof(path), "/dev/nvidia%u", i);
+		if (access(path, F_OK))
+			continue;
+		device = device_nv_open(&options, &err);
+		info->gpu[info->gpus].index = i;
+		if (device) {
+			info->gpu[info->gpus].mem_bytes = device->mem_bytes;
+			device->ops->close(device);
+		} else {
+			snprintf(info->gpu[info->gpus].why, sizeof(info->gpu[0].why), "%s", err.text);
+		}
+		info->gpus++;
+	}
+}
+
+static const char *known(const struct info *info)
+{
+	if (!info->has_driver)
+		return "not loaded";
+	if (!info->layout)
+		return "unknown series";
+	return info->layout->is_measured ? "known, measured" : "known from its public source";
+}
+
+static void print(const struct info *info)
+{
+	char size[24];
+
+	printf("driver   %s%s(%s)\n", info->version, info->has_driver ? " " : "", known(info));
+	printf("series   ");
+	for (unsigned i = 0; rm_layout_at(i); i++)
+		printf("%s%s", i ? ", " : "", rm_layout_at(i)->series);
+	printf(" are known\n");
+	for (unsigned i = 0; i < info->gpus; i++)
+		if (info->gpu[i].why[0])
+			printf("GPU %u    not usable: %s\n", info->gpu[i].index, info->gpu[i].why);
+		else
+			printf("GPU %u    %s\n", info->gpu[i].index,
+			       bf_format_size(info->gpu[i].mem_bytes, size, sizeof(size)));
+	if (!info->gpus)
+		puts("GPU      none found");
+	printf("kernel   seccomp notification %s, pidfd_getfd %s, kcmp %s\n", info->has_notify ? "yes" : "NO",
+	       info->has_getfd ? "yes" : "NO", info->has_kcmp ? "yes" : "NO");
+}
+
+static void print_json(const struct info *info)
+{
+	struct json_object *top = json_object_new_object(), *gpus = json_object_new_array(),
+			   *series = json_object_new_array(), *kernel = json_object_new_object();
+
+	for (unsigned i = 0; rm_layout_at(i); i++)
+		json_object_array_add(series, json_object_new_string(rm_layout_at(i)->series));
+	for (unsigned i = 0; i < info->gpus; i++) {
+		struct json_object *gpu = json_object_new_object();
+
+		json_object_object_add(gpu, "index", json_object_new_int((int)info->gpu[i].index));
+		json_object_object_add(gpu, "mem", json_object_new_int64((int64_t)info->gpu[i].mem_bytes));
+		json_object_object_add(gpu, "problem",
+				       info->gpu[i].why[0] ? json_object_new_string(info->gpu[i].why) : NULL);
+		json_object_array_add(gpus, gpu);
+	}
+	json_object_object_add(top, "driver",
+			       info->has_driver ? json_object_new_string(info->version) : NULL);
+	json_object_object_add(top, "known", json_object_new_boolean(info->layout != NULL));
+	json_object_object_add(top, "measured",
+			       json_object_new_boolean(info->layout && info->layout->is_measured));
+	json_object_object_add(top, "series", series);
+	json_object_object_add(top, "gpus", gpus);
+	json_object_object_add(kernel, "seccomp_notify", json_object_new_boolean(info->has_notify));
+	json_object_object_add(kernel, "pidfd_getfd", json_object_new_boolean(info->has_getfd));
+	json_object_object_add(kernel, "kcmp", json_object_new_boolean(info->has_kcmp));
+	json_object_object_add(top, "kernel", kernel);
+	puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
+	json_object_put(top);
+}
+
+int cli_info(int argc, char **argv)
+{
+	static const struct option long_options[] = { { "json", no_argument, NULL, 'j' },
+						      { "help", no_argument, NULL, 'h' },
+						      { NULL, 0, NULL, 0 } };
+	bool is_json = false;
+	struct info info;
+
+	opterr = 0;
+	for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;)
+		switch (option) {
+		case 'j':
+			is_json = true;
+			break;
+		case 'h':
+			fputs(help_text, stdout);
+			return CLI_OK;
+		default:
+			return cli_usage("info", "unknown option");
+		}
+	if (optind != argc)
+		return cli_usage("info", "it takes no arguments");
+	gather(&info);
+	if (is_json)
+		print_json(&info);
+	else
+		print(&info);
+	return CLI_OK;
+}

@@ -1,0 +1,49 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/cli.h"
+
+static const struct cli_command commands[] = {
+	{ "run", cli_run, "run a program on a virtual GPU" },
+	{ "ls", cli_ls, "list the virtual GPUs that are running" },
+	{ "hold", cli_hold, "close a gate: what is submitted from now on waits" },
+	{ "open", cli_open, "open it again" },
+	{ "stop", cli_stop, "stop what runs on a virtual GPU, in mid-kernel" },
+	{ "resume", cli_resume, "let it run again" },
+	{ "set", cli_set, "change a running virtual GPU" },
+	{ "info", cli_info, "tell what Belfry finds on this machine" },
+};
+
+static void help(void)
+{
+	puts("usage: belfry COMMAND [OPTION...] [ARG...]\n"
+	     "\n"
+	     "Many virtual GPUs on one NVIDIA GPU, for unmodified programs, on the stock driver.\n");
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		printf("  %-8s %s\n", commands[i].name, commands[i].summary);
+	puts("\n"
+	     "belfry COMMAND --help tells about one of them; belfry --version, which this is.\n"
+	     "First steps: belfry info; belfry run --mem 8G -- nvidia-smi");
+}
+
+int main(int argc, char **argv)
+{
+	bf_log_setup("belfry", BF_LOG_WARN);
+	if (argc < 2)
+		return cli_usage(NULL, "no command given");
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		help();
+		return CLI_OK;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		puts("belfry " BELFRY_VERSION);
+		return CLI_OK;
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].main(argc - 1, argv + 1);
+	char why[96];
+	snprintf(why, sizeof(why), "'%.40s': no such command", argv[1]);
+	return cli_usage(NULL, why);
+}

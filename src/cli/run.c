@@ -1,0 +1,293 @@
+/* belfry run: starts belfryd, which starts the program; passes signals on, and the program's status back.
+ * belfry, belfryd and the program form a chain: whichever of the first two dies, the other ends what the vGPU
+ * runs. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/own.h"
+#include "base/process.h"
+#include "base/units.h"
+#include "cli/cli.h"
+#include "server/runtime.h"
+
+static const char help_text[] =
+	"usage: belfry run [OPTION...] [--] PROGRAM [ARG...]\n"
+	"\n"
+	"Run PROGRAM, and everything it starts, on a virtual GPU. Ends when PROGRAM does.\n"
+	"\n"
+	"  --name NAME         what to call the vGPU (PROGRAM-PID)\n"
+	"  --mem SIZE          the most device memory, such as 8G or 512M (the whole card)\n"
+	"  --gpu N             which GPU: N of /dev/nvidiaN (0)\n"
+	"  --timeslice TIME    how long its turn on the GPU is, such as 200us (as the program asks)\n"
+	"  --interleave LEVEL  how often its turn comes: low, medium or high (as the program asks)\n"
+	"  --any-driver        take the nearest known layout if the driver's series is unknown\n"
+	"  --log LEVEL         error, warn, info or debug (warn)\n"
+	"\n"
+	"Exit status: the program's own; 128+N if signal N ended it; 127 not found, 126 not\n"
+	"executable; 1 if Belfry failed; 2 for wrong usage.\n";
+
+struct run_options {
+	char name[RUNTIME_NAME_MAX + 1];
+	uint64_t mem_bytes, timeslice_us;
+	int interleave;
+	long gpu;
+	bool any_driver;
+	const char *log;
+	char **argv;
+};
+
+/* "/usr/bin/Python3" run as 4711 becomes "python3-4711". */
+static void default_name(struct run_options *options)
+{
+	const char *base = strrchr(options->argv[0], '/');
+	size_t used = 0;
+
+	for (base = base ? base + 1 : options->argv[0]; *base && used < 40; base++) {
+		int c = tolower((unsigned char)*base);
+
+		if (isalnum(c) || (used && strchr("._-", c)))
+			options->name[used++] = (char)c;
+	}
+	snprintf(options->name + used, sizeof(options->name) - used, "%s%d", used ? "-" : "", getpid());
+}
+
+/* 0, or an exit status plus 1 so that --help can end well. */
+static int parse(int argc, char **argv, struct run_options *options)
+{
+	static const struct option long_options[] = { { "name", required_argument, NULL, 'n' },
+						      { "mem", required_argument, NULL, 'm' },
+						      { "gpu", required_argument, NULL, 'g' },
+						      { "timeslice", required_argument, NULL, 't' },
+						      { "interleave", required_argument, NULL, 'i' },
+						      { "any-driver", no_argument, NULL, 'a' },
+						      { "log", required_argument, NULL, 'l' },
+						      { "help", no_argument, NULL, 'h' },
+						      { NULL, 0, NULL, 0 } };
+	struct bf_error err = { 0 };
+
+	opterr = 0;
+	for (int option; (option = getopt_long(argc, argv, "+h", long_options, NULL)) != -1;) {
+		int rc = 0;
+
+		switch (option) {
+		case 'n':
+			rc = runtime_check_name(optarg, &err);
+			snprintf(options->name, sizeof(options->name), "%s", optarg);
+			break;
+		case 'm':
+			rc = bf_parse_size(optarg, &options->mem_bytes, &err);
+			break;
+		case 'g':
+			rc = bf_parse_number("--gpu", optarg, 0, 253, &options->gpu, &err);
+			break;
+		case 't':
+			rc = bf_parse_time(optarg, &options->timeslice_us, &err);
+			break;
+		case 'i':
+			rc = cli_parse_interleave(optarg, &options->interleave, &err);
+			break;
+		case 'a':
+			options->any_driver = true;
+			break;
+		case 'l':
+			options->log = optarg;
+			if (bf_log_level_parse(optarg) < 0)
+				rc = bf_fail(&err, EINVAL, "log level '%s': not error, warn, info or debug",
+					     optarg);
+			break;
+		case 'h':
+			fputs(help_text, stdout);
+			return CLI_OK + 1;
+		default:
+			return cli_usage("run", "unknown option, or one without its value") + 1;
+		}
+		if (rc)
+			return cli_usage("run", err.text) + 1;
+	}
+	if (optind == argc || !argv[optind][0])
+		return cli_usage("run", "no program given") + 1;
+	options->argv = argv + optind;
+	if (!options->name[0])
+		default_name(options);
+	return 0;
+}
+
+/* belfryd stands beside belfry, in the build folder, in the portable one and where it is installed. */
+static int find_daemon(char *path, size_t room, struct bf_error *err)
+{
+	ssize_t length = readlink("/proc/self/exe", path, room - 1);
+	char *slash;
+
+	path[length > 0 ? length : 0] = 0;
+	slash = strrchr(path, '/');
+	if (!slash || (size_t)(slash - path) + sizeof("/belfryd") > room)
+		return bf_fail(err, ENOENT, "belfryd: cannot tell where it is");
+	memcpy(slash, "/belfryd", sizeof("/belfryd"));
+	if (access(path, X_OK))
+		return bf_fail(err, errno, "%s: %s; it belongs beside belfry", path, strerror(errno));
+	return 0;
+}
+
+static void __attribute__((noreturn))
+exec_daemon(const char *path, const struct run_options *options, int sock)
+{
+	char front[16], mem[32], gpu[16], slice[32], level[16];
+	const char *args[32];
+	int count = 0, given = 0;
+
+	while (options->argv[given])
+		given++;
+	const char **all = calloc((size_t)given + 32, sizeof(*all));
+	if (!all)
+		_exit(CLI_FAILED);
+	snprintf(front, sizeof(front), "%d", sock);
+	snprintf(mem, sizeof(mem), "%llu", (unsigned long long)options->mem_bytes);
+	snprintf(gpu, sizeof(gpu), "%ld", options->gpu);
+	snprintf(slice, sizeof(slice), "%lluus", (unsigned long long)options->timeslice_us);
+	snprintf(level, sizeof(level), "%d", options->interleave);
+	args[count++] = "belfryd";
+	args[count++] = "--front";
+	args[count++] = front;
+	args[count++] = "--name";
+	args[count++] = options->name;
+	args[count++] = "--gpu";
+	args[count++] = gpu;
+	if (options->mem_bytes) {
+		args[count++] = "--mem";
+		args[count++] = mem;
+	}
+	if (options->timeslice_us) {
+		args[count++] = "--timeslice";
+		args[count++] = slice;
+	}
+	if (options->interleave >= 0) {
+		args[count++] = "--interleave";
+		args[count++] = level;
+	}
+	if (options->any_driver)
+		args[count++] = "--any-driver";
+	if (options->log) {
+		args[count++] = "--log";
+		args[count++] = options->log;
+	}
+	args[count++] = "--";
+	memcpy(all, args, (size_t)count * sizeof(*all));
+	memcpy(all + count, options->argv, (size_t)given * sizeof(*all));
+	execv(path, (char **)(uintptr_t)all);
+	fprintf(stderr, "belfry: %s: %s\n", path, strerror(errno));
+	_exit(CLI_FAILED);
+}
+
+/* Signals meant for the program. From the terminal they reach its whole process group by themselves. */
+static void pass_signal(int signals, pid_t program)
+{
+	struct signalfd_siginfo info;
+
+	while (read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if ((info.ssi_signo == SIGINT || info.ssi_signo == SIGQUIT) && info.ssi_code == SI_KERNEL)
+			continue;
+		if (program > 0)
+			kill(program, (int)info.ssi_signo);
+	}
+}
+
+static int supervisor_died(void)
+{
+	bf_end_descendants();
+	fprintf(stderr, "belfry: the supervisor died; what ran on the vGPU was ended\n");
+	return CLI_FAILED;
+}
+
+static int ended(const struct front_message *message)
+{
+	int status = message->value;
+
+	if (WIFSIGNALED(status))
+		return 128 + WTERMSIG(status);
+	return WEXITSTATUS(status);
+}
+
+/* Until the program has ended, or belfryd. */
+static int follow(int sock, int signals)
+{
+	struct pollfd fds[] = { { sock, POLLIN, 0 }, { signals, POLLIN, 0 } };
+	struct front_message message;
+	pid_t program = 0;
+
+	for (;;) {
+		ssize_t got;
+
+		if (poll(fds, 2, -1) < 0)
+			continue;
+		if (fds[1].revents)
+			pass_signal(signals, program);
+		if (!fds[0].revents)
+			continue;
+		got = recv(sock, &message, sizeof(message), 0);
+		if (got != (ssize_t)sizeof(message))
+			return supervisor_died();
+		message.text[sizeof(message.text) - 1] = 0;
+		if (message.kind == FRONT_STARTED)
+			program = message.value;
+		else if (message.kind == FRONT_ENDED)
+			return ended(&message);
+		else if (message.kind == FRONT_FAILED) {
+			fprintf(stderr, "belfry: %s\n", message.text);
+			return message.value;
+		}
+	}
+}
+
+int cli_run(int argc, char **argv)
+{
+	static const int passed_on[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH };
+	struct run_options options = { .interleave = -1 };
+	struct bf_error err = { 0 };
+	char daemon[PATH_MAX];
+	int socks[2], status = parse(argc, argv, &options);
+	sigset_t set;
+	pid_t pid;
+
+	if (status)
+		return status - 1;
+	if (find_daemon(daemon, sizeof(daemon), &err))
+		return cli_fail(&err);
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
+		sigaddset(&set, passed_on[i]);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, socks)) {
+		bf_fail(&err, errno, "no descriptors: %s", strerror(errno));
+		return cli_fail(&err);
+	}
+	fcntl(socks[0], F_SETFD, FD_CLOEXEC);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	pid = fork();
+	if (pid < 0) {
+		bf_fail(&err, errno, "cannot start a process: %s", strerror(errno));
+		return cli_fail(&err);
+	}
+	if (!pid)
+		exec_daemon(daemon, &options, socks[1]);
+	close(socks[1]);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	cleanup_close int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	status = follow(socks[0], signals);
+	close(socks[0]);
+	waitpid(pid, NULL, 0);
+	bf_end_descendants();
+	return status;
+}

@@ -1,0 +1,33 @@
+#include "cli/cli.h"
+
+int cli_stop(int argc, char **argv)
+{
+	static const struct cli_order order = {
+		.command = "stop",
+		.done = "stopped",
+		.op = PROTOCOL_STOP,
+		.help = "usage: belfry stop [-v] [--json] NAME\n"
+			"\n"
+			"Stop everything vGPU NAME runs on the GPU, in the middle of a kernel if need be. Nothing is\n"
+			"lost: belfry resume NAME goes on where it stopped.\n"
+			"\n"
+			"  -v      tell how long it took\n"
+			"  --json  likewise, as JSON\n",
+	};
+
+	return cli_order(argc, argv, &order);
+}
+
+int cli_resume(int argc, char **argv)
+{
+	static const struct cli_order order = {
+		.command = "resume",
+		.done = "resumed",
+		.op = PROTOCOL_RESUME,
+		.help = "usage: belfry resume [-v] [--json] NAME\n"
+			"\n"
+			"Let vGPU NAME run again after belfry stop.\n",
+	};
+
+	return cli_order(argc, argv, &order);
+}
