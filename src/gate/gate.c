@@ -263,6 +263,11 @@ void gate_channel_remove(struct gate_channel *channel)
 	free(channel);
 }
 
+bool gate_channel_was_used(const struct gate_channel *channel)
+{
+	return atomic_load_explicit(&channel->was_used, memory_order_relaxed);
+}
+
 void gate_hold(struct gate_vgpu *vgpu)
 {
 	atomic_store_explicit(&vgpu->is_open, false, memory_order_relaxed);

@@ -53,6 +53,8 @@ struct gate_channel *gate_channel_add(struct gate_program *program, volatile uin
 				      volatile uint32_t *gpu_userd);
 void gate_channel_set_token(struct gate_channel *channel, uint32_t token);
 void gate_channel_remove(struct gate_channel *channel);
+/* Whether anything was ever passed on for it. Exact while its vGPU is held. */
+bool gate_channel_was_used(const struct gate_channel *channel);
 
 /* When hold returns, nothing submitted from now on reaches the GPU until open. What the GPU was told before
  * runs on. Both are idempotent. */
@@ -64,7 +66,7 @@ void gate_ring_again(struct gate_vgpu *vgpu);
 
 /* What the poller counted. */
 struct gate_counts {
-	uint64_t rings;	   /* bells found rung */
+	uint64_t rings;	   /* bells found rung, with a token of the program's */
 	uint64_t forwards; /* submissions carried to the GPU */
 	uint64_t strange;  /* rings with a token that is not the program's */
 	uint64_t swept;	   /* submissions found without their ring: two threads rang at once */

@@ -10,9 +10,9 @@
 #include "base/clock.h"
 
 enum {
-	SWEEP_STEP_NS = 8000,  /* after rings, look at one other channel this often */
-	NEIGHBOUR_NS = 100000, /* a channel that rang this recently is looked at with every ring */
-	SPINS_PER_CLOCK = 32,  /* passes between two looks at the clock while spinning */
+	ALL_STEP_NS = 8000,   /* after rings, look at one of all channels this often */
+	RECENT_NS = 100000,   /* a channel that rang this recently is looked at after every ring */
+	SPINS_PER_CLOCK = 32, /* passes between two looks at the clock while spinning */
 };
 
 static inline void relax(void)
@@ -52,6 +52,7 @@ static bool channel_forward(struct gate *gate, struct gate_channel *ch)
 	put = ch->program_userd[GATE_GP_PUT_WORD];
 	if (put == ch->sent_put)
 		return false;
+	atomic_store_explicit(&ch->was_used, true, memory_order_relaxed);
 	ch->gpu_userd[GATE_GP_PUT_WORD] = put;
 	wmb_before_doorbell();
 	gate->bell[GATE_BELL_WORD] = token;
@@ -75,58 +76,79 @@ static bool channel_return_get(struct gate_channel *ch)
 	return true;
 }
 
-/* Somebody rang with this token. Two threads that ring at once leave only one token in the word, so the
- * program's other recent channels are looked at too, and all of them soon (program_sweep). */
+/* Somebody rang with this token. Two threads that ring at once leave only one token in the word; so after any
+ * ring the program's other channels are looked at too: soon those that rang lately (look_at_recent), and all of
+ * them in a while (look_at_all). */
 static void program_rang(struct gate *gate, struct gate_watch *watch, uint32_t token)
 {
-	uint64_t now_ns = bf_now_ns();
-	bool is_known = false;
+	bool is_open = atomic_load_explicit(&watch->vgpu->is_open, memory_order_relaxed);
+	struct gate_program *program = watch->program;
+	struct gate_channel *rung = NULL;
 
-	count(&gate->rings);
-	watch->program->sweep_left = watch->channel_count;
-	watch->program->sweep_ns = now_ns;
-	if (!atomic_load_explicit(&watch->vgpu->is_open, memory_order_relaxed))
-		return; /* gate_open sweeps */
-	for (size_t i = 0; i < watch->channel_count; i++) {
-		struct gate_channel *ch = watch->channels[i];
-
-		if (atomic_load_explicit(&ch->token, memory_order_relaxed) == token) {
-			is_known = true;
-			ch->rang_ns = now_ns;
-			channel_forward(gate, ch);
-			break;
-		}
-	}
-	if (!is_known)
-		count(&gate->strange);
-	for (size_t i = 0; i < watch->channel_count; i++) {
-		struct gate_channel *ch = watch->channels[i];
-
-		if (ch->rang_ns != now_ns && now_ns - ch->rang_ns < NEIGHBOUR_NS && channel_forward(gate, ch))
-			count(&gate->swept);
-	}
+	for (size_t i = 0; i < watch->channel_count && !rung; i++)
+		if (atomic_load_explicit(&watch->channels[i]->token, memory_order_relaxed) == token)
+			rung = watch->channels[i];
+	if (rung && is_open) /* first of all; a closed gate looks at everything when it opens */
+		channel_forward(gate, rung);
+	program->rang_ns = program->all_ns = bf_now_ns();
+	program->recent_left = program->all_left = watch->channel_count;
+	if (rung)
+		rung->rang_ns = program->rang_ns;
+	count(rung ? &gate->rings : &gate->strange);
 }
 
-/* Find submissions whose ring was overwritten. One channel at a time: a look may cost a bus read. */
-static void program_sweep(struct gate *gate, struct gate_watch *watch, uint64_t now_ns)
+/* One channel a pass, since a look may cost a bus read and others may be ringing. */
+static void look_at_recent(struct gate *gate, struct gate_watch *watch)
 {
 	struct gate_program *program = watch->program;
 
-	if (!program->sweep_left || now_ns - program->sweep_ns < SWEEP_STEP_NS)
+	while (program->recent_left) {
+		struct gate_channel *ch = watch->channels[--program->recent_left % watch->channel_count];
+
+		if (ch->rang_ns == program->rang_ns || program->rang_ns - ch->rang_ns > RECENT_NS)
+			continue;
+		if (channel_forward(gate, ch))
+			count(&gate->swept);
 		return;
-	program->sweep_ns = now_ns;
-	program->sweep_left--;
-	if (!watch->channel_count || !atomic_load_explicit(&watch->vgpu->is_open, memory_order_relaxed))
-		return;
-	program->sweep_at = (program->sweep_at + 1) % watch->channel_count;
-	if (channel_forward(gate, watch->channels[program->sweep_at]))
-		count(&gate->swept);
+	}
 }
 
-/* Once over one program. Returns whether anybody rang. */
+static void look_at_all(struct gate *gate, struct gate_watch *watch, uint64_t now_ns)
+{
+	struct gate_program *program = watch->program;
+
+	if (!program->all_left || now_ns - program->all_ns < ALL_STEP_NS)
+		return;
+	program->all_ns = now_ns;
+	program->all_left--;
+	program->all_at = (program->all_at + 1) % watch->channel_count;
+	if (channel_forward(gate, watch->channels[program->all_at])) {
+		watch->channels[program->all_at]->rang_ns = now_ns;
+		count(&gate->swept);
+	}
+}
+
+static void return_gets(struct gate_watch *watch)
+{
+	bool returned = false;
+
+	for (size_t i = 0; i < watch->channel_count; i++)
+		returned |= channel_return_get(watch->channels[i]);
+	if (returned)
+		wmb_before_doorbell(); /* write-combined: push it out, the program may be waiting for room */
+}
+
+/* Whether the house wants every channel looked at: the gate was opened, or a token has become known. */
+static bool take_must_sweep(struct gate_program *program)
+{
+	return atomic_load_explicit(&program->must_sweep, memory_order_relaxed) &&
+	       atomic_exchange_explicit(&program->must_sweep, false, memory_order_acq_rel);
+}
+
+/* Once over one program; now_ns is 0 on the many passes that do not look at the clock. True if anybody rang. */
 static bool program_pass(struct gate *gate, struct gate_watch *watch, uint64_t now_ns)
 {
-	bool rang = false, returned = false;
+	bool rang = false;
 
 	for (size_t i = 0; i < watch->bell_count; i++) {
 		_Atomic uint32_t *word = watch->bells[i]->word;
@@ -138,19 +160,19 @@ static bool program_pass(struct gate *gate, struct gate_watch *watch, uint64_t n
 			     atomic_exchange_explicit(word, GATE_NO_TOKEN, memory_order_acq_rel));
 		rang = true;
 	}
-	if (atomic_load_explicit(&watch->program->must_sweep, memory_order_relaxed) &&
-	    atomic_load_explicit(&watch->vgpu->is_open, memory_order_relaxed) &&
-	    atomic_exchange_explicit(&watch->program->must_sweep, false, memory_order_acq_rel)) {
+	if (now_ns)
+		return_gets(watch);
+	if (!watch->channel_count || !atomic_load_explicit(&watch->vgpu->is_open, memory_order_relaxed))
+		return rang;
+	if (take_must_sweep(watch->program)) {
 		for (size_t i = 0; i < watch->channel_count; i++)
 			channel_forward(gate, watch->channels[i]);
-		rang = true;
+		return true;
 	}
-	for (size_t i = 0; i < watch->channel_count; i++)
-		returned |= channel_return_get(watch->channels[i]);
-	if (returned)
-		wmb_before_doorbell(); /* write-combined: push it out now, the program may be waiting for room */
+	if (!rang)
+		look_at_recent(gate, watch);
 	if (now_ns)
-		program_sweep(gate, watch, now_ns);
+		look_at_all(gate, watch, now_ns);
 	return rang;
 }
 
@@ -194,7 +216,8 @@ void *gate_poller_main(void *arg)
 			if (atomic_load_explicit(&watch->is_gone, memory_order_acquire))
 				continue;
 			rang |= program_pass(gate, watch, look_at_clock ? now_ns : 0);
-			is_sweeping |= watch->program->sweep_left != 0;
+			is_sweeping |= watch->program->all_left != 0 &&
+				       atomic_load_explicit(&watch->vgpu->is_open, memory_order_relaxed);
 		}
 		answer_house(gate, want);
 		if (rang) {

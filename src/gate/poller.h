@@ -18,6 +18,7 @@ struct gate_channel {
 	volatile uint32_t *program_userd; /* often the GPU's memory across the bus: a read takes about 1 us */
 	volatile uint32_t *gpu_userd;
 	_Atomic uint32_t token;
+	_Atomic bool was_used;	   /* by the poller, on the first submission */
 	struct gate_channel *next; /* gate_program::channels */
 
 	/* The poller's own. */
@@ -33,8 +34,10 @@ struct gate_program {
 	struct gate_program *next; /* gate_vgpu::programs */
 
 	/* The poller's own. */
-	size_t sweep_left, sweep_at;
-	uint64_t sweep_ns;
+	uint64_t rang_ns;	 /* when it last rang */
+	size_t recent_left;	 /* channels still to consider after that ring */
+	size_t all_left, all_at; /* likewise, of the slow round over all of them, and where it is */
+	uint64_t all_ns;	 /* when that round last moved */
 };
 
 struct gate_vgpu {

@@ -51,13 +51,19 @@ static int control(struct warden *warden, int file, const struct client *client,
 	return rc ? rc : (int)arg.status;
 }
 
+static bool is_control_file(struct warden *warden, int file)
+{
+	struct stat st;
+
+	return !fstat(file, &st) && warden->device->ops->classify(warden->device, &st) == DEVICE_FILE_CONTROL;
+}
+
 /* Asks something small. */
 bool client_owns_file(struct warden *warden, const struct client *client, int file)
 {
 	uint32_t ids[32];
-	struct stat st;
 
-	if (fstat(file, &st) || warden->device->ops->classify(warden->device, &st) != DEVICE_FILE_CONTROL)
+	if (!is_control_file(warden, file))
 		return false;
 	return control(warden, file, client, client->handle, RM_CTRL_ROOT_GET_ATTACHED_IDS, ids,
 		       sizeof(ids)) == 0;
@@ -110,8 +116,18 @@ int client_take_control(struct warden *warden, struct client *client)
 int client_control(struct warden *warden, struct client *client, uint32_t object, uint32_t cmd, void *params,
 		   uint32_t size)
 {
-	cleanup_close int file = client_take_control(warden, client);
+	struct process *owner = process_by_pid(warden, client->pid);
+	cleanup_close int usual = owner ? bf_pidfd_getfd(owner->pidfd, client->control_fd) : -ENOENT;
+	cleanup_close int file = -1;
+	int rc;
 
+	/* The file it was last seen with, nearly always; the driver says if it is another's. */
+	if (usual >= 0 && is_control_file(warden, usual)) {
+		rc = control(warden, usual, client, object, cmd, params, size);
+		if (rc >= 0 && rc != RM_ERR_INVALID_CLIENT)
+			return rc;
+	}
+	file = client_take_control(warden, client);
 	return file < 0 ? file : control(warden, file, client, object, cmd, params, size);
 }
 

@@ -94,10 +94,7 @@ void process_gone(struct warden *warden, struct process *process)
 	channels_leave_gate(warden, process);
 	gate_program_remove(process->gate); /* from here on nobody looks at its doorbells */
 	doorbells_gone(process);
-	for (struct expected_map *e = process->expected, *next; e; e = next) {
-		next = e->next;
-		free(e);
-	}
+	standins_gone(process);
 	close(process->pidfd); /* and with it the epoll entry */
 	bf_log(BF_LOG_DEBUG, "process %d has gone", process->pid);
 	free(process);
@@ -127,51 +124,4 @@ int site_take_file(const struct site *site, int fd)
 		taken = thread < 0 ? -EPERM : bf_pidfd_getfd(thread, fd);
 	}
 	return taken;
-}
-
-/* Whether a line of /proc/PID/maps is a mapping of the managed-memory device. The name in it is the path the
- * file was opened by, which a program may choose freely, so the file itself is asked where we may. */
-static bool is_managed_map(const struct process *process, char *line, uint64_t *bytes)
-{
-	struct device *device = process->warden->device;
-	unsigned long from, to;
-	char perms[8], link[96];
-	int name_at = 0;
-	struct stat st;
-
-	if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %*u %n", &from, &to, perms, &name_at) < 3 ||
-	    perms[3] != 's' || !name_at || line[name_at] != '/')
-		return false;
-	line[strcspn(line, "\n")] = 0;
-	snprintf(link, sizeof(link), "/proc/%d/map_files/%lx-%lx", process->pid, from, to);
-	if (stat(link, &st) && stat(line + name_at, &st))
-		return false;
-	*bytes = to - from;
-	return device->ops->classify(device, &st) == DEVICE_FILE_MANAGED;
-}
-
-uint64_t process_managed_bytes(const struct process *process)
-{
-	char path[32], line[512];
-	cleanup_file FILE *maps = NULL;
-	uint64_t total = 0, bytes;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", process->pid);
-	maps = fopen(path, "re");
-	while (maps && fgets(line, sizeof(line), maps))
-		if (is_managed_map(process, line, &bytes))
-			total += bytes;
-	return total;
-}
-
-void warden_refresh_managed(struct warden *warden)
-{
-	uint64_t bytes = 0;
-
-	for (struct process *p = warden->processes; p; p = p->next) {
-		if (p->managed_bytes)
-			p->managed_bytes = process_managed_bytes(p);
-		bytes += p->managed_bytes;
-	}
-	ledger_set_managed(warden->ledger, bytes);
 }

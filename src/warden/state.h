@@ -11,10 +11,16 @@
 struct doorbell {
 	volatile uint32_t *page;
 	uint64_t bytes;
-	/* The program's GPU file while our memory stands in its place, and where; -1 once it is back. */
-	int real_fd, as_fd;
-	uint64_t inode;	       /* of our memory */
 	struct doorbell *next; /* process::doorbells */
+};
+
+/* Memory of ours at a descriptor where the program has a device file: its mmap finds the memory. The file
+ * comes back when the program uses the descriptor again. */
+struct standin {
+	int as_fd;
+	int real_fd;	      /* the program's file, held by us meanwhile */
+	uint64_t inode;	      /* of the memory */
+	struct standin *next; /* process::standins */
 };
 
 /* The program was told that a doorbell is ready to be mapped through this file. */
@@ -31,6 +37,7 @@ struct process {
 	bool is_ending; /* we killed it */
 	struct gate_program *gate;
 	struct doorbell *doorbells;
+	struct standin *standins;
 	struct expected_map *expected;
 	uint64_t managed_bytes;
 	unsigned surplus_seen; /* audits in a row that found more memory than was given */
@@ -118,10 +125,6 @@ void process_end(struct process *process, const char *why);
 /* The program's own file, held by us; -errno. Looks in the calling thread's table. */
 int site_take_file(const struct site *site, int fd);
 struct process *process_by_pid(const struct warden *warden, pid_t pid);
-/* Bytes of managed memory mapped by a process, from its own maps. */
-uint64_t process_managed_bytes(const struct process *process);
-/* Look again at everybody's managed memory. */
-void warden_refresh_managed(struct warden *warden);
 
 /* client.c */
 struct client *client_find(const struct warden *warden, uint32_t handle);
@@ -157,10 +160,22 @@ int warden_set_channels(struct warden *warden, bool is_disabled, struct bf_error
 
 /* doorbell.c */
 struct answer site_map_doorbell(struct site *site);
-struct answer site_mmap(struct site *site);
+/* The mmap that site_map_doorbell prepared; PASS if this is not one. */
+struct answer site_mmap_doorbell(struct site *site, uint64_t bytes);
 void doorbells_gone(struct process *process);
-/* Put the program's file back where our memory stands in for it. True if it was so. */
-bool doorbell_restore(struct site *site, const struct stat *st);
+
+/* managed.c */
+struct answer site_mmap_managed(struct site *site, uint64_t bytes);
+/* Look again at everybody's managed memory. */
+void warden_refresh_managed(struct warden *warden);
+
+/* standin.c */
+/* Put `memory` where the program's descriptor is, for the mmap that is waiting for our answer. */
+int standin_put(struct site *site, int memory);
+/* Put the program's own file back. True if it was not there. */
+bool standin_restore(struct site *site, const struct stat *st);
+bool standin_is(const struct warden *warden, const struct stat *st);
+void standins_gone(struct process *process);
 
 /* told.c */
 struct answer site_told(struct site *site);

@@ -116,15 +116,13 @@ static enum device_file classify(struct site *site)
 	site->file = site->warden->device->ops->classify(site->warden->device, &st);
 	if (site->file != DEVICE_FILE_NONE)
 		return site->file;
-	/* Perhaps it is our memory standing where the program believes its GPU file to be. */
-	for (struct process *p = site->warden->processes; p && S_ISREG(st.st_mode); p = p->next)
-		for (struct doorbell *d = p->doorbells; d; d = d->next)
-			if (d->inode == st.st_ino && d->real_fd >= 0) {
-				site->process = process_of(site->warden, (pid_t)request->pid);
-				if (site->process && doorbell_restore(site, &st) && !stat(path, &st))
-					return site->warden->device->ops->classify(site->warden->device, &st);
-			}
-	return DEVICE_FILE_NONE;
+	/* Perhaps it is our memory standing where the program believes its own file to be. */
+	if (!standin_is(site->warden, &st))
+		return DEVICE_FILE_NONE;
+	site->process = process_of(site->warden, (pid_t)request->pid);
+	if (!site->process || !standin_restore(site, &st) || stat(path, &st))
+		return DEVICE_FILE_NONE;
+	return site->warden->device->ops->classify(site->warden->device, &st);
 }
 
 /* Read the argument and take it apart. */
@@ -187,6 +185,20 @@ static struct answer device_ioctl(struct site *site)
 	return answer;
 }
 
+static struct answer device_mmap(struct site *site)
+{
+	uint64_t bytes = (site->request->data.args[1] + 4095) & ~4095ull;
+
+	switch (site->file) {
+	case DEVICE_FILE_MANAGED:
+		return site_mmap_managed(site, bytes);
+	case DEVICE_FILE_OTHER_GPU:
+		return RETURN(-ENODEV);
+	default:
+		return site_mmap_doorbell(site, bytes);
+	}
+}
+
 static bool defer(struct warden *warden, const struct seccomp_notif *request)
 {
 	struct deferred *deferred = calloc(1, sizeof(*deferred));
@@ -218,7 +230,7 @@ static struct answer handle(struct warden *warden, const struct seccomp_notif *r
 	/* The number we looked up may have changed hands before we did. */
 	if (!is_still_waiting(warden, request->id))
 		return (struct answer){ ANSWER_LATER, 0 };
-	return is_ioctl ? device_ioctl(&site) : site_mmap(&site);
+	return is_ioctl ? device_ioctl(&site) : device_mmap(&site);
 }
 
 /* One notification. 0, or -errno: -EAGAIN when there is none. */
