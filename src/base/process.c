@@ -87,39 +87,31 @@ int bf_poke(pid_t pid, uint64_t address, const void *from, size_t bytes)
 	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)bytes ? 0 : -EFAULT;
 }
 
-/* Kill the children of one of a process's threads, deepest first; returns how many there were. */
-static int end_children(pid_t pid, pid_t tid, int depth)
+/* Kill the children that one of our threads has; returns how many there were. */
+static int end_children(const char *tid)
 {
 	char path[64];
 	cleanup_file FILE *children = NULL;
 	int count = 0, child;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, tid);
+	snprintf(path, sizeof(path), "/proc/self/task/%.16s/children", tid);
 	children = fopen(path, "re");
-	while (children && fscanf(children, "%d", &child) == 1) {
-		count++;
+	for (; children && fscanf(children, "%d", &child) == 1; count++)
 		kill(child, SIGKILL);
-		if (depth < 64)
-			count += end_children(child, child, depth + 1);
-	}
 	return count;
 }
 
 void bf_end_descendants(void)
 {
-	char path[32];
-	pid_t self = getpid();
-
-	/* A child may fork between our look and its death; its child is then ours, and the next round sees it. */
-	for (int round = 0; round < 1000; round++) {
+	/* Children only: their numbers stay theirs until we have waited for them. A dead child's children become
+	 * ours, and the next round finds them. */
+	for (int round = 0; round < 2000; round++) {
+		DIR *tasks = opendir("/proc/self/task");
 		int count = 0;
-		DIR *tasks;
 
-		snprintf(path, sizeof(path), "/proc/%d/task", self);
-		tasks = opendir(path);
 		for (struct dirent *entry; tasks && (entry = readdir(tasks));)
 			if (entry->d_name[0] != '.')
-				count += end_children(self, (pid_t)atoi(entry->d_name), 0);
+				count += end_children(entry->d_name);
 		if (tasks)
 			closedir(tasks);
 		while (waitpid(-1, NULL, WNOHANG) > 0)

@@ -10,9 +10,11 @@
 #include "base/clock.h"
 
 enum {
-	ALL_STEP_NS = 8000,   /* after rings, look at one of all channels this often */
-	RECENT_NS = 100000,   /* a channel that rang this recently is looked at after every ring */
-	SPINS_PER_CLOCK = 32, /* passes between two looks at the clock while spinning */
+	ALL_STEP_NS = 8000,	  /* after rings, look at one of all channels this often */
+	ALL_STEP_BUSY_NS = 50000, /* and this often while the program goes on ringing */
+	BUSY_NS = 20000,	  /* it does if it rang this recently */
+	RECENT_NS = 100000,	  /* a channel that rang this recently is looked at after every ring */
+	SPINS_PER_CLOCK = 32,	  /* passes between two looks at the clock while spinning */
 };
 
 static inline void relax(void)
@@ -90,7 +92,7 @@ static void program_rang(struct gate *gate, struct gate_watch *watch, uint32_t t
 			rung = watch->channels[i];
 	if (rung && is_open) /* first of all; a closed gate looks at everything when it opens */
 		channel_forward(gate, rung);
-	program->rang_ns = program->all_ns = bf_now_ns();
+	program->rang_ns = bf_now_ns();
 	program->recent_left = program->all_left = watch->channel_count;
 	if (rung)
 		rung->rang_ns = program->rang_ns;
@@ -117,7 +119,9 @@ static void look_at_all(struct gate *gate, struct gate_watch *watch, uint64_t no
 {
 	struct gate_program *program = watch->program;
 
-	if (!program->all_left || now_ns - program->all_ns < ALL_STEP_NS)
+	uint64_t step_ns = now_ns - program->rang_ns < BUSY_NS ? ALL_STEP_BUSY_NS : ALL_STEP_NS;
+
+	if (!program->all_left || now_ns - program->all_ns < step_ns)
 		return;
 	program->all_ns = now_ns;
 	program->all_left--;

@@ -94,7 +94,7 @@ static int change(struct daemon *daemon, const struct protocol_request *request,
 /* One request from a client. False: it is to be dropped. */
 static bool answer_talker(struct daemon *daemon, int sock)
 {
-	struct protocol_request request;
+	struct protocol_request request = { 0 };
 	cleanup_free struct protocol_reply *reply = calloc(1, sizeof(*reply));
 	ssize_t got = recv(sock, &request, sizeof(request), MSG_TRUNC);
 	struct bf_error err = { 0 };
@@ -244,7 +244,7 @@ static int start(struct daemon *daemon, struct bf_error *err)
 	rc = check_mem(daemon, err);
 	if (rc)
 		return rc;
-	rc = program_prepare(options->argv, getpgid(getppid()), &daemon->program, err);
+	rc = program_prepare(options->argv, getpgid(getppid()), daemon->device, &daemon->program, err);
 	if (rc)
 		return rc;
 	daemon->gate = gate_new(daemon->device->bell, NULL, err);

@@ -18,7 +18,7 @@
 #include "warden/filter.h"
 
 /* No device file crosses over from before supervision: what it was used for is not in any ledger. */
-static void close_inherited_devices(void)
+static void close_inherited(struct device *device)
 {
 	DIR *files = opendir("/proc/self/fd");
 
@@ -26,16 +26,9 @@ static void close_inherited_devices(void)
 		int fd = atoi(entry->d_name);
 		struct stat st;
 
-		if (fd > STDERR_FILENO && fd != dirfd(files) && !fstat(fd, &st) && S_ISCHR(st.st_mode)) {
-			char link[64], path[128];
-			ssize_t length;
-
-			snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-			length = readlink(link, path, sizeof(path) - 1);
-			path[length > 0 ? length : 0] = 0;
-			if (st.st_rdev >> 8 == 195 || strstr(path, "nvidia"))
-				close(fd);
-		}
+		if (entry->d_name[0] != '.' && fd != dirfd(files) && !fstat(fd, &st) &&
+		    device->ops->classify(device, &st) != DEVICE_FILE_NONE)
+			close(fd);
 	}
 	if (files)
 		closedir(files);
@@ -52,7 +45,7 @@ static void restore_signals(void)
 
 /* In the child: report failures of our own through `report` as errno values of -1 and a text; exec's as is. */
 static void __attribute__((noreturn))
-child(char *const *argv, pid_t group, pid_t parent, int sock, int go, int report)
+child(char *const *argv, pid_t group, struct device *device, pid_t parent, int sock, int go, int report)
 {
 	struct bf_error err = { 0 };
 	int listener;
@@ -62,7 +55,7 @@ child(char *const *argv, pid_t group, pid_t parent, int sock, int go, int report
 	if (getppid() != parent)
 		_exit(125);
 	setpgid(0, group);
-	close_inherited_devices();
+	close_inherited(device);
 	listener = filter_install(&err);
 	if (listener < 0) {
 		if (write(report, &err, sizeof(err)) < 0)
@@ -82,7 +75,8 @@ child(char *const *argv, pid_t group, pid_t parent, int sock, int go, int report
 	_exit(125);
 }
 
-int program_prepare(char *const *argv, pid_t group, struct program *program, struct bf_error *err)
+int program_prepare(char *const *argv, pid_t group, struct device *device, struct program *program,
+		    struct bf_error *err)
 {
 	int socks[2] = { -1, -1 }, go[2] = { -1, -1 }, report[2] = { -1, -1 };
 	struct bf_error theirs;
@@ -99,7 +93,7 @@ int program_prepare(char *const *argv, pid_t group, struct program *program, str
 		close(socks[0]);
 		close(go[1]);
 		close(report[0]);
-		child(argv, group, parent, socks[1], go[0], report[1]);
+		child(argv, group, device, parent, socks[1], go[0], report[1]);
 	}
 	close(socks[1]);
 	close(go[0]);

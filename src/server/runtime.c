@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -89,6 +90,19 @@ static int socket_connect(const struct sockaddr_un *address)
 	return bf_take_fd(&sock);
 }
 
+/* Held while one looks for others of its name and takes it: -1 if it cannot be had, which only loses the guard. */
+static int lock_folder(void)
+{
+	char folder[108];
+	cleanup_close int fd = runtime_folder(folder, sizeof(folder), NULL)
+				       ? -1
+				       : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0 || flock(fd, LOCK_EX))
+		return -1;
+	return bf_take_fd(&fd);
+}
+
 int runtime_listen(const char *name, char *path, size_t room, struct bf_error *err)
 {
 	cleanup_close int sock = -1;
@@ -97,6 +111,8 @@ int runtime_listen(const char *name, char *path, size_t room, struct bf_error *e
 
 	if (rc)
 		return rc;
+	cleanup_close int lock = lock_folder();
+	(void)lock;
 	cleanup_close int other = socket_connect(&address);
 	if (other >= 0 || other == -EAGAIN)
 		return bf_fail(err, EEXIST, "name '%s': a vGPU of this name is running; choose another",

@@ -21,7 +21,7 @@ enum {
 	PARAMS_GUESS = 4 << 10, /* where the caller leaves the size to the driver and we do not know it */
 };
 
-static uint32_t status_of(const struct site *site)
+uint32_t site_status_of(const struct site *site)
 {
 	uint32_t status = 0;
 
@@ -103,12 +103,14 @@ int site_perform(struct site *site, void *params, uint32_t params_size)
 		put64(arg + ALLOC_PARAMS_AT, call->params);
 	if (call->rights)
 		put64(arg + ALLOC_RIGHTS_AT, call->rights);
-	if (poke_changes(tid, site->arg_at, site->arg, arg, call->size))
-		return -EFAULT;
+	/* What was done is done, whether the program can be told or not: the caller must note it in either case. */
+	if (poke_changes(tid, site->arg_at, site->arg, arg, call->size) ||
+	    (params_size && poke_changes(tid, call->params, before, params, params_size)))
+		site->is_untold = true;
 	memcpy(site->arg, arg, call->size);
 	if (call->object_at >= 0)
 		memcpy(&site->call.object, arg + call->object_at, sizeof(uint32_t));
-	return params_size ? poke_changes(tid, call->params, before, params, params_size) : 0;
+	return 0;
 }
 
 /* The program's parameters, in a buffer with room to spare; NULL: none, or *rc says why not. */
@@ -152,7 +154,7 @@ static bool perform_made(struct site *site, uint8_t *params, uint32_t size, stru
 	int rc = site_perform(site, params, size);
 
 	*answer = RETURN(rc);
-	if (rc || status_of(site))
+	if (rc || site_status_of(site))
 		return false;
 	if (client_seen(site))
 		return true;
@@ -360,7 +362,7 @@ static struct answer free_call(struct site *site)
 		return site_status(site, RM_OK);
 	}
 	rc = site_perform(site, NULL, 0);
-	if (rc || status_of(site))
+	if (rc || site_status_of(site))
 		return RETURN(rc);
 	client = client_find(site->warden, call->client);
 	if (client && call->object == call->client)
@@ -380,7 +382,7 @@ static struct answer dup_call(struct site *site)
 	struct ledger_object *source, *object;
 	int rc = site_perform(site, NULL, 0);
 
-	if (rc || status_of(site))
+	if (rc || site_status_of(site))
 		return RETURN(rc);
 	if (!client_seen(site))
 		return RETURN(-ENOMEM);
@@ -454,7 +456,7 @@ static struct answer import_call(struct site *site)
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	memcpy(params + IMPORT_FD_AT, &ours, sizeof(ours));
 	rc = site_perform(site, params, expected);
-	if (rc || status_of(site))
+	if (rc || site_status_of(site))
 		return RETURN(rc);
 	if (!client_seen(site))
 		return RETURN(-ENOMEM);
@@ -473,7 +475,7 @@ static struct answer token_call(struct site *site)
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	rc = site_perform(site, &token, sizeof(token));
 	client = client_find(site->warden, site->call.client);
-	if (!rc && !status_of(site) && client)
+	if (!rc && !site_status_of(site) && client)
 		channel_learn_token(site->warden, client, site->call.object);
 	return RETURN(rc);
 }
@@ -513,6 +515,10 @@ static struct answer control_call(struct site *site)
 	case RM_CTRL_DISABLE_CHANNELS:	       /* would undo a hard stop */
 	case RM_CTRL_FIFO_UPDATE_CHANNEL_INFO: /* would point a channel back at the program's own USERD */
 		return refuse(site, RM_ERR_INSUFFICIENT_PERMISSIONS, "a control that moves channels");
+	case RM_CTRL_GROUP_MAKE_REALTIME:
+	case RM_CTRL_CHANNEL_SET_INTERLEAVE:
+		return refuse(site, RM_ERR_INSUFFICIENT_PERMISSIONS,
+			      "a control that changes its turn on the GPU");
 	case RM_CTRL_CHANNEL_GET_TOKEN:
 		return token_call(site);
 	case RM_CTRL_IMPORT_OBJECT_FROM_FD:
@@ -583,7 +589,7 @@ static struct answer alloc_memory_call(struct site *site)
 	return refuse(site, RM_ERR_NOT_SUPPORTED, "device memory through ALLOC_MEMORY");
 }
 
-struct answer site_call(struct site *site)
+static struct answer dispatch(struct site *site)
 {
 	if (site->file == DEVICE_FILE_OTHER_GPU)
 		return RETURN(-ENODEV);
@@ -609,4 +615,11 @@ struct answer site_call(struct site *site)
 	default:
 		return site->call.nr == RM_ESC_UPDATE_DEVICE_MAPPING_INFO ? mapping_info_call(site) : PASS;
 	}
+}
+
+struct answer site_call(struct site *site)
+{
+	struct answer answer = dispatch(site);
+
+	return site->is_untold && answer.kind == ANSWER_RETURN ? RETURN(-EFAULT) : answer;
 }

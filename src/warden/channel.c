@@ -1,6 +1,6 @@
-/* Channels. The GPU reads each channel's GP_PUT from a page of ours, lent to the program's client in place of
- * the USERD memory the program named; the program goes on writing to its own, which we see. What lies between
- * the two is the gate. */
+/* Channels. The GPU reads each channel's GP_PUT from a page of ours, given to the driver in place of the USERD
+ * memory the program named; the program goes on writing to its own, which we see. What lies between the two is
+ * the gate. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,9 @@
 #include "warden/state.h"
 
 enum {
-	PAGE_BYTES = 4096,
 	USERD_BYTES = 512,
-	/* Handles for the pages in the programs' clients: a range that libraries do not use (theirs begin at
-	 * 0x5c000000, recorded). */
+	/* The name of a page in a program's client while a channel is made: of a range that libraries do not use
+	 * (theirs begin at 0x5c000000, recorded). */
 	PAGE_HANDLE_FIRST = 0x5bf00000,
 	PAGE_HANDLE_LAST = 0x5bffffff,
 	DISABLE_AT_ONCE = 64,
@@ -66,18 +65,11 @@ static void channel_free(struct warden *warden, struct channel *channel)
 {
 	if (channel->gate)
 		gate_channel_remove(channel->gate); /* from here on nobody looks at the pages */
-	if (channel->page && channel->page != MAP_FAILED)
-		munmap(channel->page, PAGE_BYTES); /* the driver holds it as long as the GPU may read it */
+	if (channel->page.base)
+		warden->device->ops->unview(warden->device,
+					    &channel->page); /* the driver's channel keeps it */
 	view_put(warden, channel->view);
 	free(channel);
-}
-
-static void take_page_back(struct warden *warden, int control_fd, const struct client *client,
-			   uint32_t handle)
-{
-	struct rm_arg_free arg = { .client = client->handle, .parent = client->device, .object = handle };
-
-	warden->device->ops->call(warden->device, control_fd, RM_ESC_FREE, &arg, sizeof(arg));
 }
 
 static uint32_t next_page_handle(struct warden *warden, uint32_t client)
@@ -117,26 +109,40 @@ static struct channel *channel_prepare(struct site *site, int control_fd, struct
 	channel->view = view_get(warden, control_fd, client->handle, memory, err);
 	if (!channel->view)
 		goto failed;
-	channel->page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE,
-			     MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (channel->page == MAP_FAILED) {
-		bf_fail(err, errno, "no page");
-		goto failed;
-	}
-	channel->page_handle = next_page_handle(warden, client->handle);
-	if (warden->device->ops->lend_page(warden->device, control_fd, client->handle, client->device,
-					   channel->page_handle, channel->page, err))
+	if (warden->device->ops->page_new(warden->device, &channel->page, err))
 		goto failed;
 	channel->gate = gate_channel_add(site->process->gate,
 					 (volatile uint32_t *)((uint8_t *)channel->view->seen.base + offset),
-					 channel->page);
+					 channel->page.base);
 	if (channel->gate)
 		return channel;
 	bf_fail(err, ENOMEM, "out of memory");
-	take_page_back(warden, control_fd, client, channel->page_handle);
 failed:
 	channel_free(warden, channel);
 	return NULL;
+}
+
+/* Have the driver make the channel on our page. The page has a name in the program's client only while that
+ * lasts: with one, the program could map the page and write GP_PUT itself. */
+static int make_on_page(struct site *site, int control_fd, const struct client *client,
+			const struct channel *channel, uint8_t *params, uint32_t size, struct bf_error *err)
+{
+	struct warden *warden = site->warden;
+	const struct rm_layout *layout = warden->device->layout;
+	uint32_t name = next_page_handle(warden, client->handle);
+	struct rm_arg_free forget = { .client = client->handle, .parent = client->device, .object = name };
+	uint64_t offset = 0;
+	int rc = warden->device->ops->page_name(warden->device, control_fd, client->handle, client->device,
+						name, &channel->page, err);
+
+	if (rc)
+		return rc;
+	memcpy(params + layout->channel_userd_memory, &name, sizeof(name));
+	memcpy(params + layout->channel_userd_offset, &offset, sizeof(offset));
+	/* Only what the driver changes is written back, so the program keeps its own values for these two. */
+	rc = site_perform(site, params, size);
+	warden->device->ops->call(warden->device, control_fd, RM_ESC_FREE, &forget, sizeof(forget));
+	return rc ? bf_fail(err, -rc, "%s", strerror(-rc)) : 0;
 }
 
 struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t size)
@@ -145,11 +151,11 @@ struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t si
 	const struct rm_layout *layout = warden->device->layout;
 	struct client *client = client_find(warden, site->call.client);
 	cleanup_close int control_fd = site_take_file(site, site->fd);
+	struct ledger_object *object = NULL;
 	struct bf_error err = { 0 };
 	struct channel *channel;
-	uint32_t memory, status = 0, lent;
-	uint64_t offset, zero = 0;
-	int rc;
+	uint32_t memory;
+	uint64_t offset;
 
 	if (control_fd < 0)
 		return RETURN(control_fd);
@@ -158,26 +164,19 @@ struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t si
 	memcpy(&memory, params + layout->channel_userd_memory, sizeof(memory));
 	memcpy(&offset, params + layout->channel_userd_offset, sizeof(offset));
 	channel = channel_prepare(site, control_fd, client, memory, offset, &err);
-	if (!channel) {
+	if (!channel || make_on_page(site, control_fd, client, channel, params, size, &err)) {
 		warden->refusals++;
 		bf_log(BF_LOG_WARN, "process %d: a channel was refused: %s", site->process->pid, err.text);
+		if (channel)
+			channel_free(warden, channel);
 		return site_status(site, RM_ERR_NOT_SUPPORTED);
 	}
-	/* The program's parameters with our page in them; site_perform writes back what changed, so put its own
-	 * values back before it compares. */
-	lent = channel->page_handle;
-	memcpy(params + layout->channel_userd_memory, &lent, sizeof(lent));
-	memcpy(params + layout->channel_userd_offset, &zero, sizeof(zero));
-	rc = site_perform(site, params, size);
-	memcpy(&status, site->arg + site->call.status_at, sizeof(status));
-	struct ledger_object *object = rc || status ? NULL
-						    : ledger_add(warden->ledger, client->handle,
-								 site->call.parent, site->call.object,
-								 site->call.class_id, RM_KIND_CHANNEL, 0);
+	if (!site_status_of(site))
+		object = ledger_add(warden->ledger, client->handle, site->call.parent, site->call.object,
+				    site->call.class_id, RM_KIND_CHANNEL, 0);
 	if (!object) {
-		take_page_back(warden, control_fd, client, channel->page_handle);
 		channel_free(warden, channel);
-		return RETURN(rc);
+		return RETURN(0);
 	}
 	channel->handle = site->call.object;
 	object->attached = channel;
@@ -191,9 +190,6 @@ void channel_gone(struct warden *warden, struct ledger_object *object)
 
 	if (!channel)
 		return;
-	cleanup_close int control_fd = client_take_control(warden, channel->client);
-	if (control_fd >= 0)
-		take_page_back(warden, control_fd, channel->client, channel->page_handle);
 	warden->channels--;
 	channel_free(warden, channel);
 }

@@ -20,7 +20,7 @@ enum device_file {
 	DEVICE_FILE_MANAGED,   /* nvidia-uvm */
 };
 
-/* A program's memory object, readable and writable here. */
+/* Memory that is mapped here: a program's, seen; or our own, which a channel uses. */
 struct device_view {
 	void *base;
 	uint64_t bytes;
@@ -50,10 +50,12 @@ struct device_ops {
 	/* See a program's memory object. `control_fd` is its client's control file. */
 	int (*view)(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
 		    bool is_vidmem, struct device_view *view, struct bf_error *err);
-	void (*unview)(struct device *device, struct device_view *view);
-	/* Let the GPU read `page` (one page of ours) as `handle` of the program's client. */
-	int (*lend_page)(struct device *device, int control_fd, uint32_t client, uint32_t parent,
-			 uint32_t handle, void *page, struct bf_error *err);
+	void (*unview)(struct device *device, struct device_view *view); /* of a page, too */
+	/* A page of host memory that the GPU can read, owned by us; and a name for it in a program's client, which
+	 * the caller frees as soon as a channel holds on to the page, so that the program never has one. */
+	int (*page_new)(struct device *device, struct device_view *page, struct bf_error *err);
+	int (*page_name)(struct device *device, int control_fd, uint32_t client, uint32_t parent,
+			 uint32_t handle, const struct device_view *page, struct bf_error *err);
 	int (*use_of)(struct device *device, pid_t pid, struct device_use *use);
 };
 

@@ -27,10 +27,12 @@ enum {
 	/* NVOS33 flags as libcuda sends them (recorded): write-only for a doorbell, read and write for memory. */
 	MAP_FLAGS_BELL = 0x80002,
 	MAP_FLAGS_MEMORY = 0xc0000,
-	/* NVOS02 flags: no mapping, cached, not contiguous. */
-	LEND_FLAGS = 1 << 30 | 1 << 12 | 1 << 4,
-	SHARE_WITH_CLIENT = 3, /* RS_SHARE_TYPE_CLIENT */
-	SHARE_COMPOSE = 4,     /* add to the policies that are there */
+	/* NVOS32 attributes: in host memory (26:25 = 1), 4 KiB pages (24:23 = 1), cached (31:29 = 1). */
+	HOST_MEMORY_ATTR = 1 << 29 | 1 << 25 | 1 << 23,
+	HOST_MEMORY_ATTR2 = 2 << 2, /* not in the GPU's cache; the word after */
+	MEMORY_OWNER_AT = 0,	    /* NV_MEMORY_ALLOCATION_PARAMS: any number that is not the driver's own */
+	SHARE_WITH_CLIENT = 3,	    /* RS_SHARE_TYPE_CLIENT */
+	SHARE_COMPOSE = 4,	    /* add to the policies that are there */
 	FB_TOTAL_INDEX = 0x08,
 };
 
@@ -159,84 +161,102 @@ static enum device_file nv_classify(struct device *device, const struct stat *st
 	return number == device->index ? DEVICE_FILE_GPU : DEVICE_FILE_OTHER_GPU;
 }
 
-/* What the driver lets nobody but the owner's process do (duplicate, map), it lets us do with a duplicate that
- * the owner's own control file has shared with our client. Our duplicate keeps the memory alive, so that
- * looking at it stays safe whatever the program frees. */
+static uint32_t next_own_handle(struct nv *nv)
+{
+	nv->next_view = nv->next_view == OWN_LAST_VIEW ? OWN_FIRST_VIEW : nv->next_view + 1;
+	return nv->next_view;
+}
+
+static void own_free(struct nv *nv, uint32_t handle)
+{
+	struct rm_arg_free arg = { .client = nv->client, .parent = OWN_DEVICE, .object = handle };
+
+	if (nv_ioctl(nv->control_fd, RM_ESC_FREE, &arg, sizeof(arg)) || arg.status)
+		bf_log(BF_LOG_WARN, "object %x of ours was not freed, status 0x%x", handle, arg.status);
+}
+
+/* The driver lets a process duplicate only what its own clients made; but the owner's control file may share an
+ * object with one client more. `through` is that file. */
+static int share_and_dup(int through, uint32_t owner, uint32_t object, int into, struct rm_arg_dup *dup,
+			 struct bf_error *err)
+{
+	struct rm_arg_share share = { .client = owner,
+				      .object = object,
+				      .target = dup->client,
+				      .access_mask = 1, /* RS_ACCESS_DUP_OBJECT */
+				      .type = SHARE_WITH_CLIENT,
+				      .action = SHARE_COMPOSE };
+	int rc = nv_ioctl(through, RM_ESC_SHARE, &share, sizeof(share));
+
+	if (rc || share.status)
+		return bf_fail(err, EIO, "memory %x of client %x: sharing failed (%d, status 0x%x)", object,
+			       owner, rc, share.status);
+	dup->source_client = owner;
+	dup->source_object = object;
+	rc = nv_ioctl(into, RM_ESC_DUP_OBJECT, dup, sizeof(*dup));
+	if (rc || dup->status)
+		return bf_fail(err, EIO, "memory %x of client %x: duplicating failed (%d, status 0x%x)",
+			       object, owner, rc, dup->status);
+	return 0;
+}
+
+/* Our duplicate keeps the memory alive, so that looking at it stays safe whatever the program frees. */
 static int nv_view(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
 		   bool is_vidmem, struct device_view *view, struct bf_error *err)
 {
 	struct nv *nv = nv_of(device);
-	struct rm_arg_share share = { .client = client,
-				      .object = what->handle,
-				      .target = nv->client,
-				      .access_mask = 1, /* RS_ACCESS_DUP_OBJECT */
-				      .type = SHARE_WITH_CLIENT,
-				      .action = SHARE_COMPOSE };
-	struct rm_arg_dup dup = { .client = nv->client,
-				  .parent = OWN_DEVICE,
-				  .object = nv->next_view,
-				  .source_client = client,
-				  .source_object = what->handle };
-	struct rm_arg_free drop = { .client = nv->client, .parent = OWN_DEVICE, .object = dup.object };
-	int rc = nv_ioctl(control_fd, RM_ESC_SHARE, &share, sizeof(share));
+	struct rm_arg_dup dup = { .client = nv->client, .parent = OWN_DEVICE, .object = next_own_handle(nv) };
+	int rc = share_and_dup(control_fd, client, what->handle, nv->control_fd, &dup, err);
 
-	if (rc || share.status)
-		return bf_fail(err, EIO, "memory %x of client %x: sharing failed (%d, status 0x%x)",
-			       what->handle, client, rc, share.status);
-	rc = nv_ioctl(nv->control_fd, RM_ESC_DUP_OBJECT, &dup, sizeof(dup));
-	if (rc || dup.status)
-		return bf_fail(err, EIO, "memory %x of client %x: duplicating failed (%d, status 0x%x)",
-			       what->handle, client, rc, dup.status);
+	if (rc)
+		return rc;
 	*view = (struct device_view){ .bytes = what->bytes, .handle = dup.object };
-	nv->next_view = nv->next_view == OWN_LAST_VIEW ? OWN_FIRST_VIEW : nv->next_view + 1;
 	rc = own_map(nv, view->handle, what->bytes, MAP_FLAGS_MEMORY, PROT_READ | PROT_WRITE, is_vidmem,
 		     &view->base);
-	if (rc) {
-		nv_ioctl(nv->control_fd, RM_ESC_FREE, &drop, sizeof(drop));
-		return bf_fail(err, EIO, "memory %x of client %x: mapping failed (%d)", what->handle, client,
-			       rc);
-	}
-	return 0;
+	if (!rc)
+		return 0;
+	own_free(nv, view->handle);
+	return bf_fail(err, EIO, "memory %x of client %x: mapping failed (%d)", what->handle, client, rc);
 }
 
 static void nv_unview(struct device *device, struct device_view *view)
 {
-	struct nv *nv = nv_of(device);
-	struct rm_arg_free drop = { .client = nv->client, .parent = OWN_DEVICE, .object = view->handle };
-
 	munmap(view->base, view->bytes);
-	if (nv_ioctl(nv->control_fd, RM_ESC_FREE, &drop, sizeof(drop)) || drop.status)
-		bf_log(BF_LOG_WARN, "view %x: not freed, status 0x%x", view->handle, drop.status);
+	own_free(nv_of(device), view->handle);
 }
 
-static int nv_lend_page(struct device *device, int control_fd, uint32_t client, uint32_t parent,
-			uint32_t handle, void *page, struct bf_error *err)
+static int nv_page_new(struct device *device, struct device_view *page, struct bf_error *err)
 {
 	struct nv *nv = nv_of(device);
-	struct rm_arg_alloc_memory arg = { .client = client,
-					   .parent = parent,
-					   .object = handle,
-					   .class_id = 0x71,
-					   .flags = LEND_FLAGS,
-					   .address = (uintptr_t)page,
-					   .limit = 4095,
-					   .fd = -1 };
-	/* The call wants a GPU file that is tied to the client's control file: a new one, so that none of the
-	 * program's is needed. */
-	cleanup_close int gpu = open_gpu(nv);
+	const struct rm_layout *layout = device->layout;
+	cleanup_free uint8_t *params = calloc(1, layout->memory_size);
+	uint32_t attr[2] = { HOST_MEMORY_ATTR, HOST_MEMORY_ATTR2 };
+	uint64_t bytes = 4096;
 	int rc;
 
-	if (gpu < 0)
-		return bf_fail(err, errno, "/dev/nvidia%u: %s", device->index, strerror(errno));
-	rc = nv_ioctl(gpu, RM_ESC_REGISTER_FD, &control_fd, sizeof(control_fd));
+	if (!params)
+		return bf_fail(err, ENOMEM, "out of memory");
+	memcpy(params + MEMORY_OWNER_AT, &nv->client, sizeof(nv->client));
+	memcpy(params + layout->memory_attr, attr, sizeof(attr));
+	memcpy(params + layout->memory_bytes, &bytes, sizeof(bytes));
+	*page = (struct device_view){ .bytes = bytes, .handle = next_own_handle(nv) };
+	rc = own_alloc(nv, OWN_DEVICE, page->handle, 0x3e, params, layout->memory_size);
 	if (rc)
-		return bf_fail(err, -rc, "client %x: its control file was not accepted: %s", client,
-			       strerror(-rc));
-	rc = nv_ioctl(gpu, RM_ESC_ALLOC_MEMORY, &arg, sizeof(arg));
-	if (rc || arg.status)
-		return bf_fail(err, EIO, "client %x: page not taken (%d, status 0x%x)", client, rc,
-			       arg.status);
-	return 0;
+		return bf_fail(err, EIO, "the driver gives no page (0x%x)", (unsigned)rc);
+	rc = own_map(nv, page->handle, bytes, MAP_FLAGS_MEMORY, PROT_READ | PROT_WRITE, false, &page->base);
+	if (!rc)
+		return 0;
+	own_free(nv, page->handle);
+	return bf_fail(err, EIO, "a page of ours cannot be mapped (%d)", rc);
+}
+
+static int nv_page_name(struct device *device, int control_fd, uint32_t client, uint32_t parent,
+			uint32_t handle, const struct device_view *page, struct bf_error *err)
+{
+	struct nv *nv = nv_of(device);
+	struct rm_arg_dup dup = { .client = client, .parent = parent, .object = handle };
+
+	return share_and_dup(nv->control_fd, nv->client, page->handle, control_fd, &dup, err);
 }
 
 static uint64_t read64(const uint8_t *at)
@@ -288,7 +308,8 @@ static const struct device_ops nv_ops = {
 	.call = nv_call,
 	.view = nv_view,
 	.unview = nv_unview,
-	.lend_page = nv_lend_page,
+	.page_new = nv_page_new,
+	.page_name = nv_page_name,
 	.use_of = nv_use_of,
 };
 

@@ -59,8 +59,7 @@ struct channel {
 	struct process *process; /* whose bells ring it; gone when gate is NULL */
 	uint32_t handle;
 	struct view *view;
-	void *page; /* what the GPU reads; lent to the client as page_handle */
-	uint32_t page_handle;
+	struct device_view page; /* what the GPU reads */
 	struct gate_channel *gate;
 	uint32_t token;
 };
@@ -104,6 +103,7 @@ struct site {
 	struct rm_call call;
 	uint64_t arg_at;
 	uint8_t arg[RM_ARG_MAX];
+	bool is_untold; /* a result could not be written to the program's memory */
 };
 
 enum answer_kind {
@@ -146,8 +146,10 @@ uint64_t warden_driver_bytes(struct warden *warden, pid_t pid);
 struct answer site_call(struct site *site);
 /* Tell the program the driver's status, as the driver would. */
 struct answer site_status(struct site *site, uint32_t status);
+/* The driver's status in our copy of the argument. */
+uint32_t site_status_of(const struct site *site);
 /* Make the call the program asked for, with our copy of the argument, and write it back. `params` replaces the
- * program's parameters (params_at in the argument), and goes back to where they came from. */
+ * program's parameters, and what changed in it goes back to where they came from. -errno if no call was made. */
 int site_perform(struct site *site, void *params, uint32_t params_size);
 
 /* channel.c */

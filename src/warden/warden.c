@@ -143,6 +143,9 @@ static int read_call(struct site *site)
 		return 0;
 	if (bf_peek((pid_t)site->request->pid, site->arg_at, site->arg, size))
 		return -EFAULT;
+	/* If the caller died meanwhile, this may have been the memory of another process with its number. */
+	if (!is_still_waiting(site->warden, site->request->id))
+		return -ESRCH;
 	return rm_decode(nr, size, site->arg, &site->call);
 }
 
