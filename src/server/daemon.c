@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +20,7 @@
 #include "base/units.h"
 #include "server/program.h"
 #include "server/runtime.h"
+#include "server/signals.h"
 
 enum { TALKERS_MAX = 16, AUDIT_S = 1 };
 
@@ -215,12 +215,8 @@ static int check_mem(const struct daemon *daemon, struct bf_error *err)
 static int make_fds(struct daemon *daemon, struct bf_error *err)
 {
 	struct itimerspec every = { { AUDIT_S, 0 }, { AUDIT_S, 0 } };
-	sigset_t child;
 
-	sigemptyset(&child);
-	sigaddset(&child, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &child, NULL);
-	daemon->signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+	daemon->signal_fd = signals_take();
 	daemon->audit_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	daemon->hold_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (daemon->signal_fd < 0 || daemon->audit_fd < 0 || daemon->hold_fd < 0 ||
@@ -284,7 +280,6 @@ int daemon_run(const struct daemon_options *options)
 	memset(daemon.talkers, 0xff, sizeof(daemon.talkers));
 	fcntl(options->front_fd, F_SETFD, FD_CLOEXEC);
 	setpgid(0, 0); /* what is typed at the terminal is for the program */
-	signal(SIGPIPE, SIG_IGN);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (start(&daemon, &err)) {
 		tell_front(&daemon, FRONT_FAILED, 1, err.text);

@@ -15,6 +15,7 @@
 
 #include "base/own.h"
 #include "base/process.h"
+#include "server/signals.h"
 #include "warden/filter.h"
 
 /* No device file crosses over from before supervision: what it was used for is not in any ledger. */
@@ -32,15 +33,6 @@ static void close_inherited(struct device *device)
 	}
 	if (files)
 		closedir(files);
-}
-
-static void restore_signals(void)
-{
-	sigset_t none;
-
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGPIPE, SIG_DFL);
 }
 
 /* In the child: report failures of our own through `report` as errno values of -1 and a text; exec's as is. */
@@ -68,7 +60,7 @@ child(char *const *argv, pid_t group, struct device *device, pid_t parent, int s
 	close(sock);
 	if (read(go, &byte, 1) != 1)
 		_exit(125);
-	restore_signals();
+	signals_give_back();
 	execvp(argv[0], argv);
 	if (write(report, &errno, sizeof(errno)) < 0)
 		_exit(125);
