@@ -4,98 +4,124 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The number at the start of text, without signs, exponents, hexadecimal or "inf", which strtold would take. */
-static int parse_decimal(const char *text, long double *value, const char **rest)
+#define SIZE_MOST ((1ull << 53) - 1)
+#define DAY_US 86400000000ull
+
+/* A decimal number, exactly: digits / 10^places. */
+struct decimal {
+	uint64_t digits;
+	unsigned places;
+};
+
+/* The number at the start of text: digits, and a point with digits after it; no sign, exponent or "inf". */
+static int parse_decimal(const char *text, struct decimal *number, const char **rest)
 {
-	size_t digits = strspn(text, "0123456789");
-	size_t used = digits;
+	enum { DIGITS_MAX = 18 };
+	unsigned count = 0;
 
-	if (text[used] == '.') {
-		size_t more = strspn(text + used + 1, "0123456789");
-
-		if (!more)
-			return -EINVAL;
-		used += 1 + more;
+	*number = (struct decimal){ 0, 0 };
+	for (bool is_past_point = false;; text++) {
+		if (*text == '.' && count && !is_past_point && isdigit((unsigned char)text[1])) {
+			is_past_point = true;
+		} else if (isdigit((unsigned char)*text)) {
+			if (++count > DIGITS_MAX)
+				return -ERANGE;
+			number->digits = number->digits * 10 + (uint64_t)(*text - '0');
+			number->places += is_past_point;
+		} else {
+			break;
+		}
 	}
-	if (!digits || used > 40)
+	*rest = text;
+	return count ? 0 : -EINVAL;
+}
+
+/* number * unit, if that is a whole number from 1 to max: -EINVAL if it is none, -ERANGE if it is too large. */
+static int scale(struct decimal number, uint64_t unit, uint64_t max, uint64_t *value)
+{
+	uint64_t one = 1;
+
+	for (unsigned i = 0; i < number.places; i++)
+		one *= 10;
+	/* Take common factors out first, so that the product is as small as it can be. */
+	while (one % 2 == 0 && unit % 2 == 0) {
+		one /= 2;
+		unit /= 2;
+	}
+	while (one % 5 == 0 && unit % 5 == 0) {
+		one /= 5;
+		unit /= 5;
+	}
+	if (number.digits == 0 || number.digits % one)
 		return -EINVAL;
-	*value = 0;
-	for (size_t i = 0; i < digits; i++)
-		*value = *value * 10 + (text[i] - '0');
-	long double scale = 1;
-	for (size_t i = digits + 1; i < used; i++) {
-		scale /= 10;
-		*value += (text[i] - '0') * scale;
-	}
-	*rest = text + used;
+	if (number.digits / one > max / unit)
+		return -ERANGE;
+	*value = number.digits / one * unit;
 	return 0;
 }
 
 int bf_parse_size(const char *text, uint64_t *bytes, struct bf_error *err)
 {
 	static const char units[] = "KMGT";
-	long double value;
+	struct decimal number;
 	const char *rest;
 	unsigned shift = 0;
+	int rc = parse_decimal(text, &number, &rest);
 
-	if (parse_decimal(text, &value, &rest))
+	if (rc == -EINVAL)
 		return bf_fail(err, EINVAL,
 			       "size '%s': not a positive number; write bytes or a number with K, M, G or T",
 			       text);
-	if (*rest) {
+	if (!rc && *rest) {
 		const char *unit = strchr(units, toupper((unsigned char)*rest));
 
 		if (unit) {
 			shift = 10u * (unsigned)(unit - units + 1);
 			rest++;
-			if (!strcmp(rest, "iB") || !strcmp(rest, "B"))
-				rest = "";
-		} else if (!strcmp(rest, "B")) {
-			rest = "";
 		}
+		if (!strcmp(rest, "B") || (unit && !strcmp(rest, "iB")))
+			rest = "";
 		if (*rest)
 			return bf_fail(err, EINVAL,
 				       "size '%s': unknown unit; use K, M, G or T (powers of 1024)", text);
 	}
-	value *= (long double)(1ull << shift);
-	if (value < 1 || value != floorl(value))
+	if (!rc)
+		rc = scale(number, 1ull << shift, SIZE_MOST, bytes);
+	if (rc == -EINVAL)
 		return bf_fail(err, EINVAL, "size '%s': not a positive whole number of bytes", text);
-	if (value >= 9007199254740992.0L)
-		return bf_fail(err, ERANGE, "size '%s': too large; the most is 8191T", text);
-	*bytes = (uint64_t)value;
-	return 0;
+	return rc ? bf_fail(err, ERANGE, "size '%s': too large; the most is 8191T", text) : 0;
 }
 
 int bf_parse_time(const char *text, uint64_t *us, struct bf_error *err)
 {
-	long double value;
+	struct decimal number;
 	const char *rest;
-	long double unit_us;
+	uint64_t unit_us = 0;
+	int rc = parse_decimal(text, &number, &rest);
 
-	if (parse_decimal(text, &value, &rest))
+	if (rc == -EINVAL)
 		return bf_fail(err, EINVAL,
 			       "time '%s': not a positive number; write for example 200us, 2ms or 1s", text);
-	if (!strcmp(rest, "us"))
+	if (!rc && !strcmp(rest, "us"))
 		unit_us = 1;
-	else if (!strcmp(rest, "ms"))
+	else if (!rc && !strcmp(rest, "ms"))
 		unit_us = 1000;
-	else if (!strcmp(rest, "s"))
+	else if (!rc && !strcmp(rest, "s"))
 		unit_us = 1000000;
-	else
+	else if (!rc)
 		return bf_fail(err, EINVAL, "time '%s': %s unit; use us, ms or s", text,
 			       *rest ? "unknown" : "no");
-	value *= unit_us;
-	if (value < 1 || value != floorl(value))
+	if (!rc)
+		rc = scale(number, unit_us, DAY_US, us);
+	if (rc == -EINVAL)
 		return bf_fail(err, EINVAL, "time '%s': less than, or not a whole number of, microseconds",
 			       text);
-	if (value > 86400e6L)
-		return bf_fail(err, ERANGE, "time '%s': too long; the most is one day", text);
-	*us = (uint64_t)value;
-	return 0;
+	return rc ? bf_fail(err, ERANGE, "time '%s': too long; the most is one day", text) : 0;
 }
 
 int bf_parse_number(const char *what, const char *text, long min, long max, long *value, struct bf_error *err)
