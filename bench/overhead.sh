@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Lists of process numbers are split on purpose, and functions are called by name:
 # shellcheck disable=SC1091,SC2015,SC2048,SC2086,SC2317
-# Native against under Belfry, in turn in one run: overhead.sh [PAIRS] (default 5; PyTorch 3).
+# Native against under Belfry, in turn in one run: overhead.sh [PAIRS [PYTORCH-PAIRS]] (default 5 and 3).
 # Goal: launch and wait at most +1.5 µs, all else within 1 %.
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../tests/gpu/common.sh"
@@ -10,6 +10,7 @@ need_gpu
 find_programs
 make_work
 pairs=${1:-5}
+torch_pairs=${2:-3}
 
 # pair LOG program…: one native run, one under Belfry; only whole lines of JSON are kept.
 pair() {
@@ -23,7 +24,7 @@ for i in $(seq "$pairs"); do
 	pair "$WORK/api" "$i" "$BENCH_BIN/overhead"
 done
 if command -v python3 >/dev/null && python3 -c 'import torch' 2>/dev/null; then
-	for i in $(seq "$((pairs < 3 ? pairs : 3))"); do
+	for i in $(seq "$torch_pairs"); do
 		pair "$WORK/torch" "t$i" python3 "$HERE/overhead_torch.py"
 	done
 else

@@ -8,20 +8,6 @@
 /* More than one look: a call of the program's may be under way between the driver's count and ours. */
 enum { SURPLUS_LOOKS = 2 };
 
-static struct ledger_sum sum_of(const struct warden *warden, pid_t pid)
-{
-	struct ledger_sum total = { 0, 0 };
-
-	for (struct client *c = warden->clients; c; c = c->next)
-		if (c->pid == pid) {
-			struct ledger_sum sum = ledger_sum(warden->ledger, c->handle);
-
-			total.named_bytes += sum.named_bytes;
-			total.charged_bytes += sum.charged_bytes;
-		}
-	return total;
-}
-
 void warden_audit(struct warden *warden)
 {
 	char why[256];
@@ -30,7 +16,7 @@ void warden_audit(struct warden *warden)
 		return;
 	warden_reconcile(warden);
 	for (struct process *p = warden->processes; p; p = p->next) {
-		uint64_t known = sum_of(warden, p->pid).named_bytes;
+		uint64_t known = warden_ledger_sum(warden, p->pid).named_bytes;
 		uint64_t found = warden_driver_bytes(warden, p->pid);
 
 		if (found <= known) {
@@ -59,7 +45,8 @@ void warden_report(struct warden *warden, struct warden_report *report)
 		report->mem_driver_bytes += driver;
 		if (report->processes < WARDEN_REPORT_PROCESSES) {
 			report->process[report->processes].pid = p->pid;
-			report->process[report->processes].used_bytes = sum_of(warden, p->pid).named_bytes;
+			report->process[report->processes].used_bytes =
+				warden_ledger_sum(warden, p->pid).named_bytes;
 			report->process[report->processes].driver_bytes = driver;
 		}
 		report->processes++;

@@ -323,7 +323,8 @@ static struct answer alloc_call(struct site *site)
 
 	if (class->kind == RM_KIND_ROOT)
 		return alloc_root(site);
-	if (class->kind == RM_KIND_REFUSED)
+	/* Pages of the caller's are named by their address, and the caller would be us. */
+	if (class->kind == RM_KIND_REFUSED || class->kind == RM_KIND_OS_MEMORY)
 		return refuse(site, RM_ERR_NOT_SUPPORTED, class->name);
 	if (site->call.flags & FLAG_SERIALIZED)
 		return refuse(site, RM_ERR_NOT_SUPPORTED, "serialized parameters");
@@ -553,7 +554,8 @@ static struct answer mapping_info_call(struct site *site)
 	return site_status(site, RM_OK);
 }
 
-/* The old heap interface. Memory is allocated as an object of class 0x40 by every library in use today. */
+/* The old heap interface. Libraries in use today allocate memory as an object of class 0x40, and hand over pages
+ * of their own by ALLOC_MEMORY; so nothing here need pass, and what does not pass cannot be changed on the way. */
 static struct answer heap_call(struct site *site)
 {
 	enum { INFO_TOTAL_AT = 24, INFO_FREE_AT = 32 };
@@ -563,8 +565,6 @@ static struct answer heap_call(struct site *site)
 	int rc;
 
 	switch (site->call.class_id) {
-	case RM_HEAP_ALLOC_OS_DESCRIPTOR: /* the program's own pages, which only it can name */
-		return PASS;
 	case RM_HEAP_FREE:
 		return free_call(site);
 	case RM_HEAP_INFO:

@@ -69,15 +69,13 @@ bool client_owns_file(struct warden *warden, const struct client *client, int fi
 		       sizeof(ids)) == 0;
 }
 
-/* Look through all of a process's files. */
-static int search_control(struct warden *warden, const struct process *process, struct client *client)
+/* Look through one table of descriptors: of a process, or of a thread that has its own. */
+static int search_table(struct warden *warden, const char *path, int pidfd, struct client *client,
+			bool is_own)
 {
-	char path[32];
-	DIR *files;
+	DIR *files = opendir(path);
 	int found = -ENOENT;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", process->pid);
-	files = opendir(path);
 	for (struct dirent *entry; files && found < 0 && (entry = readdir(files));) {
 		int number = atoi(entry->d_name);
 		struct stat st;
@@ -85,9 +83,9 @@ static int search_control(struct warden *warden, const struct process *process, 
 		if (entry->d_name[0] == '.' || fstatat(dirfd(files), entry->d_name, &st, 0) ||
 		    warden->device->ops->classify(warden->device, &st) != DEVICE_FILE_CONTROL)
 			continue;
-		cleanup_close int file = bf_pidfd_getfd(process->pidfd, number);
+		cleanup_close int file = bf_pidfd_getfd(pidfd, number);
 		if (file >= 0 && client_owns_file(warden, client, file)) {
-			if (process->pid == client->pid)
+			if (is_own)
 				client->control_fd = number;
 			found = bf_take_fd(&file);
 		}
@@ -95,6 +93,40 @@ static int search_control(struct warden *warden, const struct process *process, 
 	if (files)
 		closedir(files);
 	return found;
+}
+
+/* Threads that have left their process's table (unshare(CLONE_FILES)). */
+static int search_threads(struct warden *warden, const struct process *process, struct client *client)
+{
+	char path[64];
+	DIR *tasks;
+	int found = -ENOENT;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", process->pid);
+	tasks = opendir(path);
+	for (struct dirent *entry; tasks && found < 0 && (entry = readdir(tasks));) {
+		pid_t tid = (pid_t)atoi(entry->d_name);
+
+		if (entry->d_name[0] == '.' || tid == process->pid || bf_same_files(tid, process->pid) != 0)
+			continue;
+		cleanup_close int thread = bf_pidfd_open_thread(tid);
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/fd", process->pid, tid);
+		if (thread >= 0)
+			found = search_table(warden, path, thread, client, false);
+	}
+	if (tasks)
+		closedir(tasks);
+	return found;
+}
+
+static int search_control(struct warden *warden, const struct process *process, struct client *client)
+{
+	char path[32];
+	int found;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", process->pid);
+	found = search_table(warden, path, process->pidfd, client, process->pid == client->pid);
+	return found < 0 ? search_threads(warden, process, client) : found;
 }
 
 int client_take_control(struct warden *warden, struct client *client)
@@ -161,31 +193,52 @@ static void charge_if_paid(void *context, struct ledger_object *object)
  * what the importing process pays for. */
 static void settle_imports(struct warden *warden, struct process *process)
 {
+	struct ledger_sum sum = warden_ledger_sum(warden, process->pid);
 	struct device_use use;
-	uint64_t charged = 0, named = 0;
 
-	for (struct client *c = warden->clients; c; c = c->next)
-		if (c->pid == process->pid) {
-			struct ledger_sum sum = ledger_sum(warden->ledger, c->handle);
-
-			charged += sum.charged_bytes;
-			named += sum.named_bytes;
-		}
-	if (charged == named || warden->device->ops->use_of(warden->device, process->pid, &use) ||
-	    use.paid_bytes <= charged)
+	if (sum.charged_bytes == sum.named_bytes ||
+	    warden->device->ops->use_of(warden->device, process->pid, &use) ||
+	    use.paid_bytes <= sum.charged_bytes)
 		return;
-	struct surplus surplus = { warden->ledger, use.paid_bytes - charged };
+	struct surplus surplus = { warden->ledger, use.paid_bytes - sum.charged_bytes };
 	for (struct client *c = warden->clients; c; c = c->next)
 		if (c->pid == process->pid)
 			ledger_each(warden->ledger, c->handle, RM_KIND_VIDMEM, charge_if_paid, &surplus);
+}
+
+/* What the ledger names for all clients of a process; the driver's own figure is of the same kind. */
+struct ledger_sum warden_ledger_sum(const struct warden *warden, pid_t pid)
+{
+	struct ledger_sum total = { 0, 0 };
+
+	for (struct client *c = warden->clients; c; c = c->next)
+		if (c->pid == pid) {
+			struct ledger_sum sum = ledger_sum(warden->ledger, c->handle);
+
+			total.named_bytes += sum.named_bytes;
+			total.charged_bytes += sum.charged_bytes;
+		}
+	return total;
+}
+
+/* No control file of the client's is to be found. It may still be alive, in a message on its way between two
+ * processes; but memory that the driver no longer counts is gone. */
+static bool is_gone(struct warden *warden, struct client *client)
+{
+	cleanup_close int file = client_take_control(warden, client);
+
+	if (file >= 0)
+		return false;
+	if (!ledger_sum(warden->ledger, client->handle).named_bytes)
+		return true;
+	return warden_driver_bytes(warden, client->pid) < warden_ledger_sum(warden, client->pid).named_bytes;
 }
 
 void warden_reconcile(struct warden *warden)
 {
 	for (struct client *c = warden->clients, *next; c; c = next) {
 		next = c->next;
-		cleanup_close int file = client_take_control(warden, c);
-		if (file < 0) {
+		if (is_gone(warden, c)) {
 			bf_log(BF_LOG_DEBUG, "client %x has no control file any more", c->handle);
 			client_gone(warden, c);
 		}

@@ -141,6 +141,7 @@ void warden_reconcile(struct warden *warden);
 int client_control(struct warden *warden, struct client *client, uint32_t object, uint32_t cmd, void *params,
 		   uint32_t size);
 uint64_t warden_driver_bytes(struct warden *warden, pid_t pid);
+struct ledger_sum warden_ledger_sum(const struct warden *warden, pid_t pid);
 
 /* call.c: one handler a verb */
 struct answer site_call(struct site *site);

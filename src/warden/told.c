@@ -26,27 +26,18 @@ static void put32(uint8_t *at, uint32_t value)
 	memcpy(at, &value, sizeof(value));
 }
 
-/* KiB, as the driver counts. What is free is also never more than the card has. */
+/* In KiB, as the driver counts. Values are lowered, never raised: what the CPU can map, or what is free on the
+ * card, may be less than the vGPU has. */
 static void tell_memory(struct warden *warden, uint8_t *list, uint32_t count)
 {
 	uint64_t limit = ledger_limit(warden->ledger);
 
-	if (!limit)
-		return;
-	for (uint32_t i = 0; i < count; i++, list += 8) {
-		uint64_t room = ledger_room(warden->ledger) >> 10;
+	for (uint32_t i = 0; limit && i < count; i++, list += 8) {
+		enum rm_fb_meaning meaning = rm_fb_meaning(get32(list));
+		uint64_t most = (meaning == RM_FB_TOTAL ? limit : ledger_room(warden->ledger)) >> 10;
 
-		switch (rm_fb_meaning(get32(list))) {
-		case RM_FB_TOTAL:
-			put32(list + 4, (uint32_t)(limit >> 10));
-			break;
-		case RM_FB_FREE:
-			if (room < get32(list + 4))
-				put32(list + 4, (uint32_t)room);
-			break;
-		default:
-			break;
-		}
+		if (meaning != RM_FB_UNRELATED && most < get32(list + 4))
+			put32(list + 4, (uint32_t)most);
 	}
 }
 
