@@ -1,0 +1,396 @@
+#include "stage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/process.h"
+#include "warden/filter.h"
+
+#define PATIENCE_NS 60000000000ull
+
+static unsigned count_descriptors(void)
+{
+	DIR *files = opendir("/proc/self/fd");
+	unsigned count = 0;
+
+	while (readdir(files))
+		count++;
+	closedir(files);
+	return count;
+}
+
+static void __attribute__((noreturn))
+program_main(struct fake *fake, stage_program program, long arg, int sock, int say, int hear)
+{
+	struct actor actor = { .fake = fake, .say = say, .hear = hear, .arg = arg, .control = -1, .gpu = -1 };
+	struct bf_error err = { 0 };
+	int listener;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	listener = filter_install(&err);
+	if (listener < 0)
+		fprintf(stderr, "%s\n", err.text);
+	CHECK(listener >= 0);
+	CHECK(bf_send_fd(sock, listener) == 0);
+	close(listener);
+	close(sock);
+	program(&actor);
+	_exit(0);
+}
+
+void stage_start_with(struct stage *stage, const struct warden_options *options, stage_program program,
+		      long arg)
+{
+	int socks[2], to[2], from[2];
+	struct bf_error err = { 0 };
+
+	*stage = (struct stage){ .descriptors_before = count_descriptors() };
+	stage->fake = fake_new();
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socks));
+	CHECK(!pipe2(to, O_CLOEXEC) && !pipe2(from, O_CLOEXEC));
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	fflush(NULL);
+	/* Before there are threads: those of the gate. */
+	stage->pid = fork();
+	CHECK(stage->pid >= 0);
+	if (!stage->pid) {
+		close(socks[0]);
+		close(to[1]);
+		close(from[0]);
+		program_main(stage->fake, program, arg, socks[1], from[1], to[0]);
+	}
+	close(socks[1]);
+	close(to[0]);
+	close(from[1]);
+	stage->say = to[1];
+	stage->hear = from[0];
+	stage->pidfd = bf_pidfd_open(stage->pid);
+	CHECK(stage->pidfd >= 0);
+	int listener = bf_recv_fd(socks[0]);
+	CHECK(listener >= 0);
+	close(socks[0]);
+	stage->gate = gate_new(stage->fake->device.bell, NULL, &err);
+	CHECK(stage->gate);
+	stage->warden = warden_new(listener, &stage->fake->device, stage->gate, options, &err);
+	CHECK(stage->warden);
+}
+
+void stage_start(struct stage *stage, uint64_t mem_bytes, stage_program program, long arg)
+{
+	struct warden_options options = { .mem_bytes = mem_bytes, .interleave = -1 };
+
+	stage_start_with(stage, &options, program, arg);
+}
+
+static void reap(struct stage *stage)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		if (pid == stage->pid) {
+			stage->has_ended = true;
+			stage->status = status;
+		}
+}
+
+/* One step; true if the program has said something. */
+static bool serve_once(struct stage *stage, int timeout_ms)
+{
+	struct pollfd fds[] = { { stage->is_over ? -1 : warden_fd(stage->warden), POLLIN, 0 },
+				{ stage->has_ended ? -1 : stage->hear, POLLIN, 0 },
+				{ stage->has_ended ? -1 : stage->pidfd, POLLIN, 0 } };
+
+	if (poll(fds, 3, timeout_ms) < 0)
+		return false;
+	if (fds[0].revents && !warden_work(stage->warden))
+		stage->is_over = true;
+	reap(stage);
+	return fds[1].revents & POLLIN;
+}
+
+void stage_until(struct stage *stage, char letter)
+{
+	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
+	char said = 0;
+
+	while (!serve_once(stage, 100)) {
+		CHECK(!stage->has_ended); /* it ended instead */
+		CHECK(bf_now_ns() < give_up_ns);
+	}
+	CHECK(read(stage->hear, &said, 1) == 1);
+	CHECK_EQUAL(said, letter);
+}
+
+void stage_serve(struct stage *stage, unsigned ms)
+{
+	uint64_t until_ns = bf_now_ns() + ms * 1000000ull;
+
+	while (bf_now_ns() < until_ns)
+		serve_once(stage, 1);
+}
+
+void stage_until_word(struct stage *stage, const _Atomic uint32_t *word, uint32_t value)
+{
+	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
+
+	while (atomic_load(word) != value) {
+		serve_once(stage, 0);
+		if (bf_now_ns() > give_up_ns)
+			CHECK_EQUAL(atomic_load(word), value);
+	}
+}
+
+void stage_go_on(struct stage *stage)
+{
+	CHECK(write(stage->say, "g", 1) == 1);
+}
+
+static void check_nothing_is_left(struct stage *stage)
+{
+	struct warden_report report;
+
+	warden_report(stage->warden, &report);
+	CHECK_EQUAL(report.processes, 0);
+	CHECK_EQUAL(report.channels, 0);
+	CHECK_EQUAL(report.mem_used_bytes, 0);
+	CHECK_EQUAL(report.mem_managed_bytes, 0);
+	CHECK_EQUAL(report.mem_driver_bytes, 0);
+	CHECK_EQUAL(fake_clients(stage->fake), 0);
+	CHECK_EQUAL(fake_objects(stage->fake), 0);
+	CHECK_EQUAL(stage->fake->views, 0);
+	CHECK_EQUAL(stage->fake->page_count, 0);
+	CHECK_EQUAL(stage->fake->channels, 0);
+	CHECK_EQUAL(stage->fake->used_bytes, 0);
+}
+
+int stage_end(struct stage *stage)
+{
+	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
+	struct warden_report report = { .processes = 1 };
+
+	while (!stage->has_ended || !stage->is_over || report.processes) {
+		serve_once(stage, 10);
+		if (stage->is_over)
+			warden_work(stage->warden); /* the last pidfds */
+		if (stage->has_ended && stage->is_over)
+			warden_report(stage->warden, &report);
+		CHECK(bf_now_ns() < give_up_ns);
+	}
+	check_nothing_is_left(stage);
+	warden_free(stage->warden);
+	gate_free(stage->gate);
+	fake_free(stage->fake);
+	close(stage->pidfd);
+	close(stage->say);
+	close(stage->hear);
+	CHECK_EQUAL(count_descriptors(), stage->descriptors_before);
+	return stage->status;
+}
+
+void stage_end_well(struct stage *stage)
+{
+	CHECK_EQUAL(stage_end(stage), 0);
+}
+
+void stage_test(const char *name, void (*test)(void))
+{
+	bf_log_setup("warden", getenv("STAGE_DEBUG") ? BF_LOG_DEBUG : BF_LOG_ERROR);
+	printf("%s\n", name);
+	fflush(stdout);
+	test();
+}
+
+/* The program's side. */
+
+void actor_tell(struct actor *actor, char letter)
+{
+	CHECK(write(actor->say, &letter, 1) == 1);
+}
+
+void actor_say(struct actor *actor, char letter)
+{
+	char heard;
+
+	actor_tell(actor, letter);
+	CHECK(read(actor->hear, &heard, 1) == 1);
+}
+
+int actor_call(int fd, uint32_t nr, void *arg, uint32_t size)
+{
+	return ioctl(fd, _IOC(_IOC_READ | _IOC_WRITE, 'F', nr, size), arg) < 0 ? -errno : 0;
+}
+
+void actor_new_client(struct actor *actor)
+{
+	struct rm_arg_alloc arg = { .class_id = 0x41 };
+
+	actor->control = fake_open(actor->fake, DEVICE_FILE_CONTROL);
+	CHECK(actor->control >= 0);
+	CHECK_EQUAL(actor_call(actor->control, RM_ESC_ALLOC, &arg, sizeof(arg)), 0);
+	CHECK_EQUAL(arg.status, 0);
+	actor->client = arg.object;
+}
+
+int actor_alloc(struct actor *actor, uint32_t parent, uint32_t handle, uint32_t class_id, void *params,
+		uint32_t size)
+{
+	struct rm_arg_alloc arg = { .client = actor->client,
+				    .parent = parent,
+				    .object = handle,
+				    .class_id = class_id,
+				    .params = (uintptr_t)params,
+				    .size = size,
+				    .status = 0x77 };
+	int rc = actor_call(actor->control, RM_ESC_ALLOC, &arg, sizeof(arg));
+
+	return rc ? rc : (int)arg.status;
+}
+
+void actor_new_device(struct actor *actor)
+{
+	uint8_t device[56] = { 0 };
+	uint32_t subdevice = 0;
+
+	actor_new_client(actor);
+	CHECK_EQUAL(actor_alloc(actor, actor->client, STAGE_DEVICE, 0x80, device, sizeof(device)), 0);
+	CHECK_EQUAL(actor_alloc(actor, STAGE_DEVICE, STAGE_SUBDEVICE, 0x2080, &subdevice, sizeof(subdevice)),
+		    0);
+}
+
+int actor_memory(struct actor *actor, uint32_t parent, uint32_t handle, uint64_t bytes)
+{
+	uint8_t params[128] = { 0 };
+
+	memcpy(params + 64, &bytes, sizeof(bytes));
+	return actor_alloc(actor, parent, handle, 0x40, params, sizeof(params));
+}
+
+int actor_free(struct actor *actor, uint32_t parent, uint32_t handle)
+{
+	struct rm_arg_free arg = {
+		.client = actor->client, .parent = parent, .object = handle, .status = 0x77
+	};
+	int rc = actor_call(actor->control, RM_ESC_FREE, &arg, sizeof(arg));
+
+	return rc ? rc : (int)arg.status;
+}
+
+int actor_control(struct actor *actor, uint32_t object, uint32_t cmd, void *params, uint32_t size)
+{
+	struct rm_arg_control arg = { .client = actor->client,
+				      .object = object,
+				      .cmd = cmd,
+				      .params = (uintptr_t)params,
+				      .size = size,
+				      .status = 0x77 };
+	int rc = actor_call(actor->control, RM_ESC_CONTROL, &arg, sizeof(arg));
+
+	return rc ? rc : (int)arg.status;
+}
+
+int actor_dup(struct actor *actor, uint32_t handle, uint32_t source_client, uint32_t source)
+{
+	struct rm_arg_dup arg = { .client = actor->client,
+				  .parent = STAGE_DEVICE,
+				  .object = handle,
+				  .source_client = source_client,
+				  .source_object = source,
+				  .status = 0x77 };
+	int rc = actor_call(actor->control, RM_ESC_DUP_OBJECT, &arg, sizeof(arg));
+
+	return rc ? rc : (int)arg.status;
+}
+
+int actor_channel(struct actor *actor, uint32_t group, uint32_t handle, uint32_t memory, uint64_t offset)
+{
+	const struct rm_layout *l = rm_layout_find("580.159.04");
+	uint8_t params[368] = { 0 };
+
+	CHECK(l->channel_size == sizeof(params));
+	memcpy(params + l->channel_userd_memory, &memory, sizeof(memory));
+	memcpy(params + l->channel_userd_offset, &offset, sizeof(offset));
+	int status = actor_alloc(actor, group, handle, 0xc86f, params, sizeof(params));
+	/* The program finds its own values where it left them. */
+	CHECK(!memcmp(params + l->channel_userd_memory, &memory, sizeof(memory)) || status);
+	return status;
+}
+
+void *actor_map_doorbell(struct actor *actor, uint32_t handle, int gpu)
+{
+	struct rm_arg_map map = { .client = actor->client,
+				  .device = STAGE_SUBDEVICE,
+				  .memory = handle,
+				  .length = 0x10000,
+				  .flags = 0x80002,
+				  .fd = gpu,
+				  .status = 0x77 };
+	uint32_t space[3] = { handle, 0, 0xff };
+
+	CHECK_EQUAL(actor_control(actor, actor->client, RM_CTRL_ROOT_GET_ADDRESS_SPACE, space, sizeof(space)),
+		    0);
+	CHECK_EQUAL(space[2], 3);
+	CHECK_EQUAL(actor_call(actor->control, RM_ESC_MAP_MEMORY, &map, sizeof(map)), 0);
+	CHECK_EQUAL(map.status, 0);
+	return mmap(NULL, 0x10000, PROT_READ | PROT_WRITE, MAP_SHARED, gpu, 0);
+}
+
+static volatile uint32_t *map_memory(struct actor *actor, uint32_t handle)
+{
+	struct rm_arg_map map = { .client = actor->client,
+				  .device = STAGE_SUBDEVICE,
+				  .memory = handle,
+				  .length = 0x10000,
+				  .flags = 0xc0000,
+				  .fd = actor->gpu,
+				  .status = 0x77 };
+
+	CHECK_EQUAL(actor_call(actor->control, RM_ESC_MAP_MEMORY, &map, sizeof(map)), 0);
+	CHECK_EQUAL(map.status, 0);
+	return (volatile uint32_t *)(uintptr_t)map.address;
+}
+
+void actor_context(struct actor *actor)
+{
+	uint8_t group[20] = { 0 }, schedule[3] = { 1 }, engine[16] = { 0 };
+	uint64_t slice = 2048;
+	void *page;
+
+	actor_new_device(actor);
+	actor->gpu = fake_open(actor->fake, DEVICE_FILE_GPU);
+	CHECK(actor->gpu >= 0);
+	CHECK_EQUAL(actor_call(actor->gpu, RM_ESC_REGISTER_FD, &actor->control, 4), 0);
+	CHECK_EQUAL(actor_alloc(actor, STAGE_SUBDEVICE, STAGE_BELL, 0xc661, NULL, 0), 0);
+	page = actor_map_doorbell(actor, STAGE_BELL, actor->gpu);
+	CHECK(page != MAP_FAILED);
+	actor->bell = page;
+	close(actor->gpu);
+	actor->gpu = fake_open(actor->fake, DEVICE_FILE_GPU);
+	CHECK_EQUAL(actor_memory(actor, STAGE_DEVICE, STAGE_USERD, 2 * FAKE_MIB), 0);
+	actor->userd = map_memory(actor, STAGE_USERD) + 0x2000 / 4;
+	CHECK_EQUAL(actor_alloc(actor, STAGE_DEVICE, STAGE_GROUP, 0xa06c, group, sizeof(group)), 0);
+	CHECK_EQUAL(actor_channel(actor, STAGE_GROUP, STAGE_CHANNEL, STAGE_USERD, 0x2000), 0);
+	CHECK_EQUAL(actor_alloc(actor, STAGE_CHANNEL, STAGE_CHANNEL + 0x100, 0xcbc0, engine, sizeof(engine)),
+		    0);
+	CHECK_EQUAL(actor_control(actor, STAGE_CHANNEL, RM_CTRL_CHANNEL_GET_TOKEN, &actor->token, 4), 0);
+	CHECK_EQUAL(actor_control(actor, STAGE_GROUP, RM_CTRL_GROUP_SET_TIMESLICE, &slice, sizeof(slice)), 0);
+	CHECK_EQUAL(actor_control(actor, STAGE_GROUP, RM_CTRL_GROUP_SCHEDULE, schedule, sizeof(schedule)), 0);
+}
+
+void actor_ring(struct actor *actor)
+{
+	actor->userd[GATE_GP_PUT_WORD] = ++actor->put;
+	atomic_thread_fence(memory_order_seq_cst);
+	actor->bell[GATE_BELL_WORD] = actor->token;
+}
