@@ -104,6 +104,7 @@ int cli_ls(int argc, char **argv)
 	struct json_object *list = NULL;
 	struct bf_error err = { 0 };
 	bool is_json = false;
+	char folder[108];
 	int rc;
 
 	opterr = 0;
@@ -120,6 +121,8 @@ int cli_ls(int argc, char **argv)
 		}
 	if (optind != argc)
 		return cli_usage("ls", "it takes no names");
+	if (runtime_folder(folder, sizeof(folder), &err))
+		return cli_fail(&err);
 	if (is_json)
 		list = json_object_new_array();
 	else
@@ -133,5 +136,7 @@ int cli_ls(int argc, char **argv)
 		puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
 		json_object_put(top);
 	}
+	if (is_json && rc)
+		json_object_put(list);
 	return rc ? cli_fail(&err) : CLI_OK;
 }

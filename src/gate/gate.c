@@ -87,22 +87,15 @@ static int gate_publish(struct gate *gate)
 	return 0;
 }
 
-/* Shrinking must not fail: where no table can be built, blank the entry in the one there is. */
-static void gate_publish_without(struct gate *gate, const struct gate_program *program,
-				 const struct gate_channel *channel)
+/* Shrinking must not fail: where no new table can be built, the program is left out of the one there is. */
+static void gate_publish_less(struct gate *gate, const struct gate_program *program)
 {
 	if (gate_publish(gate) == 0)
 		return;
 	struct gate_table *table = atomic_load_explicit(&gate->table, memory_order_relaxed);
-	for (size_t i = 0; i < table->program_count; i++) {
-		struct gate_watch *watch = &table->programs[i];
-
-		if (program && watch->program == program)
-			atomic_store_explicit(&watch->is_gone, true, memory_order_release);
-		for (size_t k = 0; channel && k < watch->channel_count; k++)
-			if (watch->channels[k] == channel)
-				atomic_store_explicit(&watch->is_gone, true, memory_order_release);
-	}
+	for (size_t i = 0; i < table->program_count; i++)
+		if (table->programs[i].program == program)
+			atomic_store_explicit(&table->programs[i].is_gone, true, memory_order_release);
 	gate_sync(gate);
 }
 
@@ -192,7 +185,7 @@ void gate_program_remove(struct gate_program *program)
 	for (at = &program->vgpu->programs; *at != program; at = &(*at)->next)
 		;
 	*at = program->next;
-	gate_publish_without(program->vgpu->gate, program, NULL);
+	gate_publish_less(program->vgpu->gate, program);
 	for (struct gate_bell *b = program->bells, *next; b; b = next) {
 		next = b->next;
 		free(b);
@@ -210,6 +203,7 @@ struct gate_bell *gate_bell_add(struct gate_program *program, volatile uint32_t 
 
 	if (!bell)
 		return NULL;
+	bell->program = program;
 	bell->word = (_Atomic uint32_t *)(uintptr_t)&page[GATE_BELL_WORD];
 	atomic_store(bell->word, GATE_NO_TOKEN);
 	bell->next = program->bells;
@@ -220,6 +214,17 @@ struct gate_bell *gate_bell_add(struct gate_program *program, volatile uint32_t 
 		return NULL;
 	}
 	return bell;
+}
+
+void gate_bell_remove(struct gate_bell *bell)
+{
+	struct gate_bell **at;
+
+	for (at = &bell->program->bells; *at != bell; at = &(*at)->next)
+		;
+	*at = bell->next;
+	gate_publish_less(bell->program->vgpu->gate, bell->program);
+	free(bell);
 }
 
 struct gate_channel *gate_channel_add(struct gate_program *program, volatile uint32_t *program_userd,
@@ -259,7 +264,7 @@ void gate_channel_remove(struct gate_channel *channel)
 	for (at = &channel->program->channels; *at != channel; at = &(*at)->next)
 		;
 	*at = channel->next;
-	gate_publish_without(channel->program->vgpu->gate, NULL, channel);
+	gate_publish_less(channel->program->vgpu->gate, channel->program);
 	free(channel);
 }
 

@@ -47,6 +47,7 @@ void gate_program_remove(struct gate_program *program); /* with its bells and ch
 
 /* page: the program's doorbell page, shared memory. After removal nothing touches it. */
 struct gate_bell *gate_bell_add(struct gate_program *program, volatile uint32_t *page);
+void gate_bell_remove(struct gate_bell *bell);
 
 /* program_userd: where the program writes GP_PUT; gpu_userd: what the GPU reads. The token may come later. */
 struct gate_channel *gate_channel_add(struct gate_program *program, volatile uint32_t *program_userd,

@@ -9,6 +9,7 @@
 #include "gate/gate.h"
 
 struct gate_bell {
+	struct gate_program *program;
 	_Atomic uint32_t *word;
 	struct gate_bell *next; /* gate_program::bells */
 };

@@ -12,6 +12,7 @@ void warden_audit(struct warden *warden)
 {
 	char why[256];
 
+	roots_audit(warden);
 	if (!warden->clients)
 		return;
 	warden_reconcile(warden);

@@ -41,7 +41,7 @@ struct answer site_status(struct site *site, uint32_t status)
 	return RETURN(0);
 }
 
-static struct answer refuse(struct site *site, uint32_t status, const char *why)
+struct answer site_refuse(struct site *site, uint32_t status, const char *why)
 {
 	site->warden->refusals++;
 	bf_log(BF_LOG_INFO, "process %d: call 0x%x class 0x%x refused: %s", site->process->pid, site->call.nr,
@@ -227,7 +227,7 @@ static struct answer alloc_vidmem(struct site *site, uint8_t *params, uint32_t s
 	uint64_t bytes;
 
 	if (!params || size < bytes_at + sizeof(uint64_t))
-		return refuse(site, RM_ERR_INVALID_ARGUMENT, "memory without a size");
+		return site_refuse(site, RM_ERR_INVALID_ARGUMENT, "memory without a size");
 	bytes = get64(params + bytes_at);
 	if (!has_room(warden, bytes))
 		return refuse_memory(site, bytes);
@@ -260,7 +260,7 @@ static struct answer alloc_device(struct site *site, uint8_t *params, uint32_t s
 	if (params && size >= layout->device_instance + sizeof(instance))
 		memcpy(&instance, params + layout->device_instance, sizeof(instance));
 	if (instance != site->warden->device->instance)
-		return refuse(site, RM_ERR_INVALID_DEVICE, "another GPU than this vGPU's");
+		return site_refuse(site, RM_ERR_INVALID_DEVICE, "another GPU than this vGPU's");
 	if (!perform_made(site, params, size, &answer))
 		return answer;
 	client_find(site->warden, site->call.client)->device = site->call.object;
@@ -283,24 +283,11 @@ static struct answer alloc_doorbell(struct site *site)
 	struct rm_call *call = &site->call;
 
 	if (!client_find(site->warden, call->client))
-		return refuse(site, RM_ERR_INVALID_CLIENT, "a doorbell for an unknown client");
+		return site_refuse(site, RM_ERR_INVALID_CLIENT, "a doorbell for an unknown client");
 	if (!call->object)
-		return refuse(site, RM_ERR_NOT_SUPPORTED, "a doorbell without a handle");
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a doorbell without a handle");
 	struct answer answer = note(site, RM_KIND_DOORBELL, 0);
 	return answer.value ? answer : site_status(site, RM_OK);
-}
-
-/* A client must be made by the process itself, since the driver counts memory by who made it; so this call
- * passes, and its argument can be changed on the way. On a control file that speaks for no client yet there
- * is nothing such a change could name. Libraries open a control file for each client. */
-static struct answer alloc_root(struct site *site)
-{
-	cleanup_close int file = site_take_file(site, site->fd);
-
-	for (struct client *c = site->warden->clients; c && file >= 0; c = c->next)
-		if (client_owns_file(site->warden, c, file))
-			return refuse(site, RM_ERR_NOT_SUPPORTED, "a second client on one control file");
-	return PASS;
 }
 
 /* Engines live on channels, and all channels are known. */
@@ -310,7 +297,7 @@ static struct answer alloc_engine(struct site *site, uint8_t *params, uint32_t s
 		ledger_find(site->warden->ledger, site->call.client, site->call.parent);
 
 	if (!parent || parent->kind != RM_KIND_CHANNEL)
-		return refuse(site, RM_ERR_INVALID_OBJECT_PARENT, "an engine on an unknown channel");
+		return site_refuse(site, RM_ERR_INVALID_OBJECT_PARENT, "an engine on an unknown channel");
 	return alloc_plain(site, RM_KIND_ENGINE, params, size);
 }
 
@@ -322,12 +309,12 @@ static struct answer alloc_call(struct site *site)
 	int rc;
 
 	if (class->kind == RM_KIND_ROOT)
-		return alloc_root(site);
+		return site_alloc_root(site);
 	/* Pages of the caller's are named by their address, and the caller would be us. */
 	if (class->kind == RM_KIND_REFUSED || class->kind == RM_KIND_OS_MEMORY)
-		return refuse(site, RM_ERR_NOT_SUPPORTED, class->name);
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, class->name);
 	if (site->call.flags & FLAG_SERIALIZED)
-		return refuse(site, RM_ERR_NOT_SUPPORTED, "serialized parameters");
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "serialized parameters");
 	params = take_params(site, &size, &rc);
 	if (rc)
 		return RETURN(rc);
@@ -368,6 +355,8 @@ static struct answer free_call(struct site *site)
 	client = client_find(site->warden, call->client);
 	if (client && call->object == call->client)
 		client_gone(site->warden, client);
+	else if (call->object == call->client)
+		root_answered(site->warden, site->process->pid);
 	else
 		ledger_remove(site->warden->ledger, call->client, call->object);
 	return RETURN(0);
@@ -515,11 +504,11 @@ static struct answer control_call(struct site *site)
 		return site_group_control(site);
 	case RM_CTRL_DISABLE_CHANNELS:	       /* would undo a hard stop */
 	case RM_CTRL_FIFO_UPDATE_CHANNEL_INFO: /* would point a channel back at the program's own USERD */
-		return refuse(site, RM_ERR_INSUFFICIENT_PERMISSIONS, "a control that moves channels");
+		return site_refuse(site, RM_ERR_INSUFFICIENT_PERMISSIONS, "a control that moves channels");
 	case RM_CTRL_GROUP_MAKE_REALTIME:
 	case RM_CTRL_CHANNEL_SET_INTERLEAVE:
-		return refuse(site, RM_ERR_INSUFFICIENT_PERMISSIONS,
-			      "a control that changes its turn on the GPU");
+		return site_refuse(site, RM_ERR_INSUFFICIENT_PERMISSIONS,
+				   "a control that changes its turn on the GPU");
 	case RM_CTRL_CHANNEL_GET_TOKEN:
 		return token_call(site);
 	case RM_CTRL_IMPORT_OBJECT_FROM_FD:
@@ -538,7 +527,8 @@ static struct answer map_call(struct site *site)
 	if (object && object->kind == RM_KIND_DOORBELL)
 		return site_map_doorbell(site);
 	if (object && object->kind == RM_KIND_CHANNEL)
-		return refuse(site, RM_ERR_NOT_SUPPORTED, "a channel's control page in the driver's memory");
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED,
+				   "a channel's control page in the driver's memory");
 	return PASS;
 }
 
@@ -552,6 +542,13 @@ static struct answer mapping_info_call(struct site *site)
 		return PASS;
 	site->call.status_at = MAPPING_INFO_STATUS_AT;
 	return site_status(site, RM_OK);
+}
+
+static uint64_t lower(uint64_t ours, const uint8_t *theirs_at)
+{
+	uint64_t theirs = get64(theirs_at);
+
+	return ours < theirs ? ours : theirs;
 }
 
 /* The old heap interface. Libraries in use today allocate memory as an object of class 0x40, and hand over pages
@@ -569,14 +566,16 @@ static struct answer heap_call(struct site *site)
 		return free_call(site);
 	case RM_HEAP_INFO:
 		rc = site_perform(site, NULL, 0);
-		room = ledger_room(ledger);
-		if (!rc && total &&
-		    (bf_poke(tid, site->arg_at + INFO_TOTAL_AT, &total, sizeof(total)) ||
-		     bf_poke(tid, site->arg_at + INFO_FREE_AT, &room, sizeof(room))))
-			rc = -EFAULT;
-		return RETURN(rc);
+		if (rc || site_status_of(site))
+			return RETURN(rc);
+		total = lower(total ? total : UINT64_MAX, site->arg + INFO_TOTAL_AT);
+		room = lower(ledger_room(ledger), site->arg + INFO_FREE_AT);
+		if (bf_poke(tid, site->arg_at + INFO_TOTAL_AT, &total, sizeof(total)) ||
+		    bf_poke(tid, site->arg_at + INFO_FREE_AT, &room, sizeof(room)))
+			return RETURN(-EFAULT);
+		return RETURN(0);
 	default:
-		return refuse(site, RM_ERR_NOT_SUPPORTED, "memory through VID_HEAP_CONTROL");
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "memory through VID_HEAP_CONTROL");
 	}
 }
 
@@ -586,13 +585,14 @@ static struct answer alloc_memory_call(struct site *site)
 
 	if (kind == RM_KIND_OS_MEMORY || kind == RM_KIND_SYSMEM)
 		return PASS;
-	return refuse(site, RM_ERR_NOT_SUPPORTED, "device memory through ALLOC_MEMORY");
+	return site_refuse(site, RM_ERR_NOT_SUPPORTED, "device memory through ALLOC_MEMORY");
 }
 
 static struct answer dispatch(struct site *site)
 {
 	if (site->file == DEVICE_FILE_OTHER_GPU)
 		return RETURN(-ENODEV);
+	site_meet_client(site);
 	switch (site->call.verb) {
 	case RM_VERB_ALLOC:
 		return alloc_call(site);
@@ -611,7 +611,7 @@ static struct answer dispatch(struct site *site)
 	case RM_VERB_UNMAP_MEMORY:
 		return is_doorbell(site, site->call.object) ? site_status(site, RM_OK) : PASS;
 	case RM_VERB_REFUSED:
-		return refuse(site, RM_ERR_NOT_SUPPORTED, "a call that goes around the ledger");
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a call that goes around the ledger");
 	default:
 		return site->call.nr == RM_ESC_UPDATE_DEVICE_MAPPING_INFO ? mapping_info_call(site) : PASS;
 	}

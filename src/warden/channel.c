@@ -251,7 +251,7 @@ static void disable_send(struct disable_list *list)
 	memcpy(list->params + layout->disable_count, &list->count, sizeof(list->count));
 	rc = client_control(list->warden, list->client, list->client->subdevice, RM_CTRL_DISABLE_CHANNELS,
 			    list->params, layout->disable_size);
-	if (rc)
+	if (rc && rc != -ENOENT) /* no control file any more: the client has died, and its channels with it */
 		list->rc = rc;
 	list->count = 0;
 }

@@ -223,7 +223,7 @@ struct ledger_sum warden_ledger_sum(const struct warden *warden, pid_t pid)
 
 /* No control file of the client's is to be found. It may still be alive, in a message on its way between two
  * processes; but memory that the driver no longer counts is gone. */
-static bool is_gone(struct warden *warden, struct client *client)
+bool client_is_gone(struct warden *warden, struct client *client)
 {
 	cleanup_close int file = client_take_control(warden, client);
 
@@ -238,7 +238,7 @@ void warden_reconcile(struct warden *warden)
 {
 	for (struct client *c = warden->clients, *next; c; c = next) {
 		next = c->next;
-		if (is_gone(warden, c)) {
+		if (client_is_gone(warden, c)) {
 			bf_log(BF_LOG_DEBUG, "client %x has no control file any more", c->handle);
 			client_gone(warden, c);
 		}

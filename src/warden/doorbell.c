@@ -32,6 +32,8 @@ struct answer site_map_doorbell(struct site *site)
 		expected->next = site->process->expected;
 		site->process->expected = expected;
 	}
+	expected->client = site->call.client;
+	expected->object = site->call.object;
 	expected->bytes = bytes;
 	/* Where the driver would return an address: an offset into the file is all that is used of it. */
 	if (bf_poke((pid_t)site->request->pid, site->arg_at + MAP_FD_ADDRESS_AT, &address, sizeof(address)))
@@ -63,29 +65,33 @@ static int doorbell_memory(uint64_t bytes)
 
 static void doorbell_free(struct doorbell *doorbell)
 {
-	if (doorbell->page)
-		munmap((void *)(uintptr_t)doorbell->page, doorbell->bytes);
+	if (doorbell->bell)
+		gate_bell_remove(doorbell->bell); /* from here on nobody looks at the page */
+	munmap((void *)(uintptr_t)doorbell->page, doorbell->bytes);
 	free(doorbell);
 }
 
-static struct doorbell *doorbell_new(struct process *process, uint64_t bytes, int memory)
+static int doorbell_add(struct process *process, const struct expected_map *expected, int memory)
 {
 	struct doorbell *doorbell = calloc(1, sizeof(*doorbell));
-	void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+	void *page = mmap(NULL, expected->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
 
 	if (!doorbell || page == MAP_FAILED) {
 		free(doorbell);
-		return NULL;
+		return -ENOMEM;
 	}
-	doorbell->page = page;
-	doorbell->bytes = bytes;
-	if (!gate_bell_add(process->gate, doorbell->page)) {
+	*doorbell = (struct doorbell){ .client = expected->client,
+				       .object = expected->object,
+				       .page = page,
+				       .bytes = expected->bytes,
+				       .bell = gate_bell_add(process->gate, page) };
+	if (!doorbell->bell) {
 		doorbell_free(doorbell);
-		return NULL;
+		return -ENOMEM;
 	}
 	doorbell->next = process->doorbells;
 	process->doorbells = doorbell;
-	return doorbell;
+	return 0;
 }
 
 struct answer site_mmap_doorbell(struct site *site, uint64_t bytes)
@@ -99,14 +105,27 @@ struct answer site_mmap_doorbell(struct site *site, uint64_t bytes)
 		return PASS;
 	for (struct doorbell *d = site->process->doorbells; d; d = d->next)
 		count++;
-	memory = count < DOORBELLS_MAX ? doorbell_memory(bytes) : -ENOMEM;
-	if (memory < 0 || !doorbell_new(site->process, bytes, memory))
-		return RETURN(-ENOMEM);
 	expected = *at;
+	memory = count < DOORBELLS_MAX ? doorbell_memory(bytes) : -ENOMEM;
+	if (memory < 0 || doorbell_add(site->process, expected, memory))
+		return RETURN(-ENOMEM);
 	*at = expected->next;
 	free(expected);
 	rc = standin_put(site, memory);
 	return rc ? RETURN(rc) : PASS;
+}
+
+void doorbell_gone(struct warden *warden, uint32_t client, uint32_t object)
+{
+	for (struct process *p = warden->processes; p; p = p->next)
+		for (struct doorbell **at = &p->doorbells, *found; (found = *at);) {
+			if (found->client == client && found->object == object) {
+				*at = found->next;
+				doorbell_free(found);
+			} else {
+				at = &found->next;
+			}
+		}
 }
 
 void doorbells_gone(struct process *process)

@@ -68,21 +68,6 @@ struct process *process_of(struct warden *warden, pid_t tid)
 	return process ? process : process_new(warden, pid);
 }
 
-/* Its clients went with its last control file, unless another process holds that too; then the driver still
- * counts their memory under the number of the process that made them. */
-static void clients_of_gone(struct warden *warden, pid_t pid)
-{
-	struct device_use use;
-
-	if (!warden->device->ops->use_of(warden->device, pid, &use) && use.paid_bytes + use.borrowed_bytes)
-		return;
-	for (struct client *c = warden->clients, *next; c; c = next) {
-		next = c->next;
-		if (c->pid == pid)
-			client_gone(warden, c);
-	}
-}
-
 void process_gone(struct warden *warden, struct process *process)
 {
 	struct process **at;
@@ -90,10 +75,15 @@ void process_gone(struct warden *warden, struct process *process)
 	for (at = &warden->processes; *at != process; at = &(*at)->next)
 		;
 	*at = process->next;
-	clients_of_gone(warden, process->pid);
+	/* Its clients went with its last control file, unless another process holds that too. */
+	for (struct client *c = warden->clients, *next; c; c = next) {
+		next = c->next;
+		if (c->pid == process->pid && client_is_gone(warden, c))
+			client_gone(warden, c);
+	}
 	channels_leave_gate(warden, process);
-	gate_program_remove(process->gate); /* from here on nobody looks at its doorbells */
 	doorbells_gone(process);
+	gate_program_remove(process->gate);
 	standins_gone(process);
 	close(process->pidfd); /* and with it the epoll entry */
 	bf_log(BF_LOG_DEBUG, "process %d has gone", process->pid);

@@ -59,19 +59,23 @@ int standin_put(struct site *site, int memory)
 		return rc;
 	}
 	forget(site->process, site->fd);
+	standin->device = st.st_dev;
 	standin->inode = st.st_ino;
 	standin->next = site->process->standins;
 	site->process->standins = standin;
 	return 0;
 }
 
+static bool is_this(const struct standin *standin, const struct stat *st)
+{
+	return standin->inode == st->st_ino && standin->device == st->st_dev;
+}
+
 bool standin_is(const struct warden *warden, const struct stat *st)
 {
-	if (!S_ISREG(st->st_mode))
-		return false;
 	for (const struct process *p = warden->processes; p; p = p->next)
 		for (const struct standin *s = p->standins; s; s = s->next)
-			if (s->inode == st->st_ino)
+			if (is_this(s, st))
 				return true;
 	return false;
 }
@@ -79,8 +83,7 @@ bool standin_is(const struct warden *warden, const struct stat *st)
 bool standin_restore(struct site *site, const struct stat *st)
 {
 	for (struct standin *s = site->process->standins; s; s = s->next)
-		if (s->as_fd == site->fd && s->inode == st->st_ino && S_ISREG(st->st_mode)) {
-			set_fd(site, s->real_fd, s->as_fd);
+		if (s->as_fd == site->fd && is_this(s, st) && !set_fd(site, s->real_fd, s->as_fd)) {
 			forget(site->process, s->as_fd);
 			return true;
 		}

@@ -9,8 +9,10 @@
 
 /* A doorbell page that a program rings in place of the GPU's. */
 struct doorbell {
+	uint32_t client, object; /* the program's own, for which it stands */
 	volatile uint32_t *page;
 	uint64_t bytes;
+	struct gate_bell *bell;
 	struct doorbell *next; /* process::doorbells */
 };
 
@@ -18,14 +20,16 @@ struct doorbell {
  * comes back when the program uses the descriptor again. */
 struct standin {
 	int as_fd;
-	int real_fd;	      /* the program's file, held by us meanwhile */
-	uint64_t inode;	      /* of the memory */
+	int real_fd;  /* the program's file, held by us meanwhile */
+	dev_t device; /* of the memory */
+	ino_t inode;
 	struct standin *next; /* process::standins */
 };
 
 /* The program was told that a doorbell is ready to be mapped through this file. */
 struct expected_map {
 	int fd;
+	uint32_t client, object;
 	uint64_t bytes;
 	struct expected_map *next; /* process::expected */
 };
@@ -72,6 +76,13 @@ struct view {
 	struct view *next; /* warden::views */
 };
 
+/* A root allocation that was let through, and that no client has come of yet. */
+struct passed_root {
+	pid_t pid;
+	uint64_t since_ns;
+	struct passed_root *next; /* warden::roots */
+};
+
 struct deferred {
 	struct seccomp_notif request;
 	struct deferred *next; /* warden::deferred */
@@ -87,6 +98,7 @@ struct warden {
 	struct process *processes;
 	struct client *clients;
 	struct view *views;
+	struct passed_root *roots;
 	struct deferred *deferred, **deferred_end;
 	bool is_held, is_stopped, is_over;
 	uint32_t channels, next_page_handle;
@@ -135,6 +147,8 @@ int client_take_control(struct warden *warden, struct client *client);
 void client_gone(struct warden *warden, struct client *client);
 /* Whether a control file, held by us, speaks for this client. */
 bool client_owns_file(struct warden *warden, const struct client *client, int file);
+/* Whether nobody holds its control file any more. */
+bool client_is_gone(struct warden *warden, struct client *client);
 /* Drop clients whose control file is closed, and pay for imports whose owner is gone. */
 void warden_reconcile(struct warden *warden);
 /* A control on an object of the client's, through its own control file: 0, -errno, or the driver's status. */
@@ -145,6 +159,7 @@ struct ledger_sum warden_ledger_sum(const struct warden *warden, pid_t pid);
 
 /* call.c: one handler a verb */
 struct answer site_call(struct site *site);
+struct answer site_refuse(struct site *site, uint32_t status, const char *why);
 /* Tell the program the driver's status, as the driver would. */
 struct answer site_status(struct site *site, uint32_t status);
 /* The driver's status in our copy of the argument. */
@@ -165,6 +180,8 @@ int warden_set_channels(struct warden *warden, bool is_disabled, struct bf_error
 struct answer site_map_doorbell(struct site *site);
 /* The mmap that site_map_doorbell prepared; PASS if this is not one. */
 struct answer site_mmap_doorbell(struct site *site, uint64_t bytes);
+/* The program has freed the object, or its process has ended. */
+void doorbell_gone(struct warden *warden, uint32_t client, uint32_t object);
 void doorbells_gone(struct process *process);
 
 /* managed.c */
@@ -179,6 +196,15 @@ int standin_put(struct site *site, int memory);
 bool standin_restore(struct site *site, const struct stat *st);
 bool standin_is(const struct warden *warden, const struct stat *st);
 void standins_gone(struct process *process);
+
+/* root.c: the one allocation that must pass */
+struct answer site_alloc_root(struct site *site);
+/* A call names a client that is not known: if the driver agrees, it is known from now on. */
+void site_meet_client(struct site *site);
+/* A client was freed before it was known. */
+void root_answered(struct warden *warden, pid_t pid);
+void roots_audit(struct warden *warden);
+void roots_gone(struct warden *warden);
 
 /* told.c */
 struct answer site_told(struct site *site);

@@ -26,6 +26,8 @@ static void object_gone(void *context, struct ledger_object *object)
 {
 	if (object->kind == RM_KIND_CHANNEL)
 		channel_gone(context, object);
+	else if (object->kind == RM_KIND_DOORBELL)
+		doorbell_gone(context, object->client, object->handle);
 }
 
 struct warden *warden_new(int listener, struct device *device, struct gate *gate,
@@ -70,6 +72,7 @@ void warden_free(struct warden *warden)
 		next = d->next;
 		free(d);
 	}
+	roots_gone(warden);
 	ledger_free(warden->ledger);
 	gate_vgpu_remove(warden->gate_vgpu);
 	if (warden->epoll >= 0)

@@ -604,6 +604,38 @@ static void memory_won_in_a_race_ends_the_program(void)
 	CHECK_EQUAL(stage_end(&s), SIGKILL);
 }
 
+/* What a raced root allocation looks like from outside: let through, and no client ever comes of it. */
+static void program_makes_no_clients(struct actor *a)
+{
+	struct actor other = *a;
+
+	actor_new_device(a);
+	for (long i = 0; i < a->arg; i++)
+		actor_new_client(&other);
+	actor_say(a, 'r');
+}
+
+static void roots_that_give_no_clients_end_the_program(void)
+{
+	struct stage s;
+
+	/* One may be of a program that stands still. */
+	stage_start(&s, 8 * MIB, program_makes_no_clients, 1);
+	stage_until(&s, 'r');
+	stage_serve(&s, 1100);
+	warden_audit(s.warden);
+	stage_go_on(&s);
+	stage_end_well(&s);
+
+	stage_start(&s, 8 * MIB, program_makes_no_clients, 2);
+	stage_until(&s, 'r');
+	warden_audit(s.warden); /* too soon to tell */
+	CHECK(!s.has_ended);
+	stage_serve(&s, 1100);
+	warden_audit(s.warden);
+	CHECK_EQUAL(stage_end(&s), SIGKILL);
+}
+
 /* A control file on its way through a socket is open nowhere, and its client's memory still there. */
 static void program_hides_its_file(struct actor *a)
 {
@@ -789,6 +821,7 @@ int main(void)
 	STAGE_TEST(racing_userd_leaves_the_gpu_at_our_page);
 	STAGE_TEST(racing_the_old_heap_makes_nothing);
 	STAGE_TEST(memory_won_in_a_race_ends_the_program);
+	STAGE_TEST(roots_that_give_no_clients_end_the_program);
 	STAGE_TEST(memory_of_a_hidden_file_is_still_counted);
 	STAGE_TEST(doorbell_page_is_harmless_in_the_programs_hands);
 	STAGE_TEST(odd_maps_of_doorbells_and_channels_are_refused);

@@ -635,6 +635,37 @@ static void channels_come_and_go(void)
 	stage_end_well(&s);
 }
 
+/* Contexts that come and go in one process, as with cudaDeviceReset in a loop. */
+static void program_maps_many_doorbells(struct actor *a)
+{
+	uint32_t handle = STAGE_BELL + 0x100;
+
+	actor_context(a);
+	for (int i = 0; i < 200; i++) {
+		int gpu = fake_open(a->fake, DEVICE_FILE_GPU);
+		void *page;
+
+		CHECK_EQUAL(actor_alloc(a, STAGE_SUBDEVICE, handle, 0xc661, NULL, 0), 0);
+		page = actor_map_doorbell(a, handle, gpu);
+		CHECK(page != MAP_FAILED);
+		CHECK(!munmap(page, 0x10000));
+		CHECK(!close(gpu));
+		CHECK_EQUAL(actor_free(a, STAGE_SUBDEVICE, handle), 0);
+	}
+	actor_ring(a);
+	actor_say(a, 'd');
+}
+
+static void doorbells_come_and_go(void)
+{
+	struct stage s;
+
+	stage_start(&s, 64 * MIB, program_maps_many_doorbells, 0);
+	stage_until(&s, 'd');
+	stage_go_on(&s);
+	stage_end_well(&s);
+}
+
 int main(void)
 {
 	STAGE_TEST(memory_is_refused_at_the_exact_byte);
@@ -653,5 +684,6 @@ int main(void)
 	STAGE_TEST(timeslice_and_interleave_are_the_vgpus);
 	STAGE_TEST(wrong_channels_are_refused_and_leave_nothing);
 	STAGE_TEST(channels_come_and_go);
+	STAGE_TEST(doorbells_come_and_go);
 	return 0;
 }
