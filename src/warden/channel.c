@@ -266,8 +266,9 @@ static void disable_one(void *context, struct ledger_object *object)
 	 * and each runlist that is left alone makes the stop shorter. */
 	if (!channel || !channel->gate || !gate_channel_was_used(channel->gate))
 		return;
-	memcpy(list->params + layout->disable_clients + 4 * list->count, &object->client, sizeof(uint32_t));
-	memcpy(list->params + layout->disable_channels + 4 * list->count, &object->handle, sizeof(uint32_t));
+	size_t at = sizeof(uint32_t) * list->count;
+	memcpy(list->params + layout->disable_clients + at, &object->client, sizeof(uint32_t));
+	memcpy(list->params + layout->disable_channels + at, &object->handle, sizeof(uint32_t));
 	if (++list->count == layout->disable_max)
 		disable_send(list);
 }

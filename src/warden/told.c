@@ -90,6 +90,7 @@ static struct answer told_memory_old(struct site *site, uint8_t *params)
 static struct answer told_pids(struct site *site, uint8_t *params)
 {
 	const struct rm_layout *layout = site->warden->device->layout;
+	uint8_t *table = params + layout->pids_table;
 	uint32_t count, kept = 0;
 	int rc;
 
@@ -100,12 +101,12 @@ static struct answer told_pids(struct site *site, uint8_t *params)
 		return RETURN(rc);
 	count = get32(params + layout->pids_count);
 	for (uint32_t i = 0; i < count && i < layout->pids_max; i++) {
-		uint32_t pid = get32(params + layout->pids_table + 4 * i);
+		uint32_t pid = get32(table + sizeof(pid) * i);
 
 		if (process_by_pid(site->warden, (pid_t)pid))
-			put32(params + layout->pids_table + 4 * kept++, pid);
+			put32(table + sizeof(pid) * kept++, pid);
 	}
-	memset(params + layout->pids_table + 4 * kept, 0, 4 * (layout->pids_max - kept));
+	memset(table + sizeof(uint32_t) * kept, 0, sizeof(uint32_t) * (layout->pids_max - kept));
 	put32(params + layout->pids_count, kept);
 	return RETURN(bf_poke((pid_t)site->request->pid, site->call.params, params, site->call.params_size));
 }
@@ -123,7 +124,7 @@ static struct answer told_pid_info(struct site *site, uint8_t *params)
 	if (rc)
 		return RETURN(rc);
 	for (uint32_t i = 0; i < count; i++) {
-		uint8_t *entry = params + layout->pid_info_list + i * layout->pid_info_stride;
+		uint8_t *entry = params + layout->pid_info_list + (size_t)i * layout->pid_info_stride;
 
 		if (process_by_pid(site->warden, (pid_t)get32(entry)))
 			continue;
