@@ -20,7 +20,7 @@ steady=$STARTED
 # A neighbour that did not go wrong as it should proves nothing, so its status is kept.
 fault() {
 	local i=$1 kind=$2
-	on 30 2G "b-fault-$i" "$BIN/gpu_fault" "$kind" >/dev/null 2>&1
+	on 30 2G "b-fault-$i" "$BIN/gpu_fault" "$kind" >"$WORK/said-$i" 2>&1
 	echo "$kind $?" >"$WORK/fault-$i"
 }
 
@@ -40,6 +40,10 @@ for kind in "${kinds[@]}"; do
 	case $kind in abort) right=134 ;; kill) right=137 ;; *) right=0 ;; esac
 	hits=$(cat "$WORK"/fault-* | grep -c "^$kind $right\$")
 	as_meant=$((as_meant + hits))
+	# one that ended otherwise: how, and what it said (124: not within its 30 s)
+	for file in $(grep -L "^$kind $right\$" "$WORK"/fault-* | xargs -r grep -l "^$kind "); do
+		echo "  $(cat "$file"): $(tail -1 "$WORK/said-${file##*-}")"
+	done
 	printf '%-10s %8d %8d\n' "$kind" "$(cat "$WORK"/fault-* | grep -c "^$kind ")" "$hits"
 done
 echo "alone:  $(cat "$WORK/alone")"

@@ -192,6 +192,27 @@ kill_9_of_the_program_leaves_nothing() { killed_at_random program; }
 kill_9_of_belfry_leaves_nothing() { killed_at_random belfry; }
 kill_9_of_belfryd_leaves_nothing() { killed_at_random belfryd; }
 
+# A user who is nobody in particular, from a copy that he may read.
+an_ordinary_user_needs_no_root() {
+	local copy=$WORK/copy
+	command -v setpriv >/dev/null && [ "$(id -u)" = 0 ] || { echo "not root, or no setpriv"; return 77; }
+	mkdir "$copy" && cp "$BELFRY" "$(dirname "$BELFRY")/belfryd" "$BIN/gpu_exact" "$copy" && chmod 755 "$WORK" "$copy"
+	timeout 60 setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_RUNTIME_DIR -u BELFRY_RUNTIME_DIR \
+		HOME=/tmp "$copy/belfry" run --mem 2G -- "$copy/gpu_exact" --limit $((2 * GIB))
+}
+
+a_stopped_program_can_be_killed() {
+	local status
+	start_on 30 4G t-stopped "$BIN/gpu_busy" --secs 20 >/dev/null 2>&1
+	wait_until 20 vgpu_has_channels t-stopped || { echo "the program did not start"; return 1; }
+	timeout 10 "$BELFRY" stop t-stopped || return 1
+	kill -9 "$(pid_named gpu_busy $(family "$STARTED"))"
+	wait "$STARTED"
+	status=$?
+	[ "$status" = 137 ] || { echo "status $status instead of 137"; return 1; }
+	on 30 4G t-after-stop "$BIN/gpu_saxpy"
+}
+
 BEHAVIOURS="
 a_program_computes
 cuda_graphs_run
@@ -210,6 +231,8 @@ a_closed_gate_holds_what_came_after
 a_hold_ends_by_itself
 a_timeslice_can_be_changed
 a_stop_takes_effect_in_mid_kernel
+a_stopped_program_can_be_killed
+an_ordinary_user_needs_no_root
 a_fault_is_the_programs_own
 a_neighbours_fault_disturbs_nobody
 kill_9_of_the_program_leaves_nothing
