@@ -441,3 +441,13 @@ enum rm_fb_meaning rm_fb_meaning(uint32_t index)
 		return RM_FB_UNRELATED;
 	}
 }
+
+bool rm_is_call(uint32_t nr, uint32_t size)
+{
+	static const uint8_t nothing[RM_ARG_MAX];
+	struct rm_call call;
+
+	if (nr == RM_ESC_XFER_CMD)
+		return size == sizeof(struct rm_xfer);
+	return size <= RM_ARG_MAX && !rm_decode(nr, size, nothing, &call) && call.verb != RM_VERB_OTHER;
+}

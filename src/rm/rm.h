@@ -227,6 +227,9 @@ struct rm_call {
  * rm_decode_xfer first; the driver unwraps once, and a nested one fails there as here. */
 int rm_decode(uint32_t nr, uint32_t size, const void *arg, struct rm_call *call);
 
+/* Whether an ioctl of this number and size is one that the driver would act on, had it a file of the driver's. */
+bool rm_is_call(uint32_t nr, uint32_t size);
+
 /* RM_ESC_XFER_CMD's argument: {u32 cmd, u32 size, u64 address}. The number is compared in full, not only its
  * low byte. -EINVAL for a size past what the driver takes (nv.h). */
 #define RM_XFER_MAX 16384

@@ -16,6 +16,7 @@ void warden_audit(struct warden *warden)
 	if (!warden->clients)
 		return;
 	warden_reconcile(warden);
+	warden_audit_managed(warden);
 	for (struct process *p = warden->processes; p; p = p->next) {
 		uint64_t known = warden_ledger_sum(warden, p->pid).named_bytes;
 		uint64_t found = warden_driver_bytes(warden, p->pid);

@@ -11,9 +11,8 @@
 #include "warden/state.h"
 
 enum {
-	ALLOC_PARAMS_AT = 16,
-	ALLOC_RIGHTS_AT = 24, /* NVOS64 only */
-	CONTROL_PARAMS_AT = 16,
+	PARAMS_AT = 16,		    /* of ALLOC and CONTROL */
+	RIGHTS_AT = 24,		    /* of ALLOC's longer form */
 	MAPPING_INFO_MEMORY_AT = 8, /* NVOS56 */
 	MAPPING_INFO_STATUS_AT = 32,
 	FLAG_SERIALIZED = 1, /* NVOS64: the parameters are in another form */
@@ -89,20 +88,20 @@ int site_perform(struct site *site, void *params, uint32_t params_size)
 	memcpy(arg, site->arg, call->size);
 	if (params_size) {
 		memcpy(before, params, params_size);
-		put64(arg + ALLOC_PARAMS_AT, (uintptr_t)params);
+		put64(arg + PARAMS_AT, (uintptr_t)params);
 	}
 	if (call->rights) {
 		if (bf_peek(tid, call->rights, rights, sizeof(rights[0])))
 			return -EFAULT;
-		put64(arg + ALLOC_RIGHTS_AT, (uintptr_t)rights);
+		put64(arg + RIGHTS_AT, (uintptr_t)rights);
 	}
 	rc = device->ops->call(device, file, call->nr, arg, call->size);
 	if (rc)
 		return rc;
 	if (params_size)
-		put64(arg + ALLOC_PARAMS_AT, call->params);
+		put64(arg + PARAMS_AT, call->params);
 	if (call->rights)
-		put64(arg + ALLOC_RIGHTS_AT, call->rights);
+		put64(arg + RIGHTS_AT, call->rights);
 	/* What was done is done, whether the program can be told or not: the caller must note it in either case. */
 	if (poke_changes(tid, site->arg_at, site->arg, arg, call->size) ||
 	    (params_size && poke_changes(tid, call->params, before, params, params_size)))

@@ -44,16 +44,36 @@ static uint64_t managed_bytes_of(const struct process *process)
 	return total;
 }
 
-void warden_refresh_managed(struct warden *warden)
+static void set_managed(struct warden *warden)
 {
 	uint64_t bytes = 0;
 
-	for (struct process *p = warden->processes; p; p = p->next) {
+	for (struct process *p = warden->processes; p; p = p->next)
+		bytes += p->managed_bytes;
+	ledger_set_managed(warden->ledger, bytes);
+}
+
+void warden_refresh_managed(struct warden *warden)
+{
+	for (struct process *p = warden->processes; p; p = p->next)
 		if (p->managed_bytes)
 			p->managed_bytes = managed_bytes_of(p);
-		bytes += p->managed_bytes;
+	set_managed(warden);
+}
+
+/* Of everybody, also of those who are not known to have any: whoever came by a mapping around us is seen here. */
+void warden_audit_managed(struct warden *warden)
+{
+	struct process *most = NULL;
+
+	for (struct process *p = warden->processes; p; p = p->next) {
+		p->managed_bytes = managed_bytes_of(p);
+		if (!most || p->managed_bytes > most->managed_bytes)
+			most = p;
 	}
-	ledger_set_managed(warden->ledger, bytes);
+	set_managed(warden);
+	if (ledger_limit(warden->ledger) && ledger_managed(warden->ledger) > ledger_limit(warden->ledger))
+		process_end(most, "more managed memory is mapped than the vGPU has");
 }
 
 /* libcuda reports a refused mapping as CUDA_ERROR_UNKNOWN whatever the reason given (measured, see

@@ -186,8 +186,10 @@ void doorbells_gone(struct process *process);
 
 /* managed.c */
 struct answer site_mmap_managed(struct site *site, uint64_t bytes);
-/* Look again at everybody's managed memory. */
+/* Look again at the managed memory of those who have some. */
 void warden_refresh_managed(struct warden *warden);
+/* Of all, and end who has too much. */
+void warden_audit_managed(struct warden *warden);
 
 /* standin.c */
 /* Put `memory` where the program's descriptor is, for the mmap that is waiting for our answer. */

@@ -164,6 +164,22 @@ static void log_call(const struct site *site, struct answer answer)
 	       answer.kind == ANSWER_PASS ? "passed" : "answered", answer.value, status);
 }
 
+/* A call on a file that does not take the driver's calls, at least when we looked: another thread may put one that
+ * does in its place before the kernel looks. So a call that would mean something to the driver does not go on;
+ * to any other file it means nothing, and this is what the kernel would say. */
+static struct answer other_file(struct warden *warden, const struct seccomp_notif *request)
+{
+	uint32_t cmd = (uint32_t)request->data.args[1];
+
+	if (request->data.nr != SYS_ioctl || !rm_is_call(cmd & 0xff, cmd >> 16 & 0x3fff) ||
+	    !(warden->clients || warden->roots))
+		return PASS;
+	warden->refusals++;
+	bf_log(BF_LOG_INFO, "thread %u: ioctl 0x%x on a file that does not take it refused", request->pid,
+	       cmd);
+	return RETURN(-ENOTTY);
+}
+
 static struct answer device_ioctl(struct site *site)
 {
 	struct warden *warden = site->warden;
@@ -172,16 +188,13 @@ static struct answer device_ioctl(struct site *site)
 	int rc;
 
 	if (site->file == DEVICE_FILE_MANAGED)
-		answer = PASS;
+		answer = other_file(warden, site->request);
 	else if ((rc = read_call(site)))
 		answer = RETURN(rc);
 	else
 		answer = site_call(site);
 	if (site->file != DEVICE_FILE_MANAGED)
 		log_call(site, answer);
-	else
-		bf_log(BF_LOG_DEBUG, "%d: uvm call %u", site->process->pid,
-		       (unsigned)site->request->data.args[1]);
 	if (answer.kind == ANSWER_PASS && device->ops->answer) {
 		uint32_t cmd = (uint32_t)site->request->data.args[1];
 
@@ -226,7 +239,7 @@ static struct answer handle(struct warden *warden, const struct seccomp_notif *r
 
 	site.file = classify(&site);
 	if (site.file == DEVICE_FILE_NONE)
-		return PASS;
+		return other_file(warden, request);
 	warden->calls++;
 	site.process = process_of(warden, (pid_t)request->pid);
 	if (!site.process)

@@ -604,6 +604,39 @@ static void memory_won_in_a_race_ends_the_program(void)
 	CHECK_EQUAL(stage_end(&s), SIGKILL);
 }
 
+/* Between our look and the kernel's another thread can put a device file where there was none. So calls that the
+ * driver would take do not go on, whatever the file was. */
+static void program_calls_other_files(struct actor *a)
+{
+	struct rm_arg_alloc arg = { .parent = STAGE_DEVICE, .object = STAGE_MEMORY, .class_id = 0x40 };
+	struct rm_arg_control control = { .cmd = RM_CTRL_DISABLE_CHANNELS };
+	struct rm_xfer xfer = { .nr = RM_ESC_ALLOC, .size = sizeof(arg), .address = (uintptr_t)&arg };
+	int pair[2], other = open("/dev/null", O_RDWR | O_CLOEXEC),
+		     uvm = fake_open(a->fake, DEVICE_FILE_MANAGED);
+
+	CHECK(other >= 0 && uvm >= 0 && !pipe2(pair, O_CLOEXEC));
+	actor_new_device(a);
+	CHECK_EQUAL(actor_call(other, RM_ESC_ALLOC, &arg, sizeof(arg)), -ENOTTY);
+	CHECK_EQUAL(actor_call(pair[0], RM_ESC_CONTROL, &control, sizeof(control)), -ENOTTY);
+	CHECK_EQUAL(actor_call(other, RM_ESC_XFER_CMD, &xfer, sizeof(xfer)), -ENOTTY);
+	CHECK_EQUAL(actor_call(uvm, RM_ESC_ALLOC, &arg, sizeof(arg)), -ENOTTY);
+	CHECK_EQUAL(actor_call(1234, RM_ESC_ALLOC, &arg, sizeof(arg)), -ENOTTY); /* not even a file, yet */
+	actor_say(a, 'o');
+}
+
+static void driver_calls_on_other_files_do_not_go_on(void)
+{
+	static struct warden_report report;
+	struct stage s;
+
+	stage_start(&s, 8 * MIB, program_calls_other_files, 0);
+	stage_until(&s, 'o');
+	warden_report(s.warden, &report);
+	CHECK_EQUAL(report.refusals, 5);
+	stage_go_on(&s);
+	stage_end_well(&s);
+}
+
 /* What a raced root allocation looks like from outside: let through, and no client ever comes of it. */
 static void program_makes_no_clients(struct actor *a)
 {
@@ -821,6 +854,7 @@ int main(void)
 	STAGE_TEST(racing_userd_leaves_the_gpu_at_our_page);
 	STAGE_TEST(racing_the_old_heap_makes_nothing);
 	STAGE_TEST(memory_won_in_a_race_ends_the_program);
+	STAGE_TEST(driver_calls_on_other_files_do_not_go_on);
 	STAGE_TEST(roots_that_give_no_clients_end_the_program);
 	STAGE_TEST(memory_of_a_hidden_file_is_still_counted);
 	STAGE_TEST(doorbell_page_is_harmless_in_the_programs_hands);
