@@ -7,6 +7,8 @@
 
 /* More than one look: a call of the program's may be under way between the driver's count and ours. */
 enum { SURPLUS_LOOKS = 2 };
+/* Reading the maps of every process is not cheap: only every so many audits. */
+enum { MANAGED_EVERY = 4 };
 
 void warden_audit(struct warden *warden)
 {
@@ -16,7 +18,8 @@ void warden_audit(struct warden *warden)
 	if (!warden->clients)
 		return;
 	warden_reconcile(warden);
-	warden_audit_managed(warden);
+	if (++warden->audits % MANAGED_EVERY == 0)
+		warden_audit_managed(warden);
 	for (struct process *p = warden->processes; p; p = p->next) {
 		uint64_t known = warden_ledger_sum(warden, p->pid).named_bytes;
 		uint64_t found = warden_driver_bytes(warden, p->pid);

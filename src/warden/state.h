@@ -102,7 +102,7 @@ struct warden {
 	struct deferred *deferred, **deferred_end;
 	bool is_held, is_stopped, is_over;
 	uint32_t channels, next_page_handle;
-	uint64_t calls, refusals;
+	uint64_t calls, refusals, audits;
 };
 
 /* One notification, as far as it is understood. */
