@@ -29,6 +29,10 @@ int cli_info(int argc, char **argv);
 int cli_fail(const struct bf_error *err);
 int cli_usage(const char *command, const char *why);
 
+/* For commands that take --json and --help and nothing else: 0, or an exit status plus 1 so that --help can end
+ * well. */
+int cli_parse_json(int argc, char **argv, const char *help, bool *is_json);
+
 /* "low", "medium", "high" to 0..2. */
 int cli_parse_interleave(const char *text, int *level, struct bf_error *err);
 extern const char *const cli_interleave_names[3];

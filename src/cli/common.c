@@ -23,6 +23,27 @@ int cli_usage(const char *command, const char *why)
 	return CLI_USAGE;
 }
 
+int cli_parse_json(int argc, char **argv, const char *help, bool *is_json)
+{
+	static const struct option long_options[] = { { "json", no_argument, NULL, 'j' },
+						      { "help", no_argument, NULL, 'h' },
+						      { NULL, 0, NULL, 0 } };
+
+	opterr = 0;
+	for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;)
+		switch (option) {
+		case 'j':
+			*is_json = true;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return CLI_OK + 1;
+		default:
+			return cli_usage(argv[0], "unknown option") + 1;
+		}
+	return optind == argc ? 0 : cli_usage(argv[0], "it takes no arguments") + 1;
+}
+
 int cli_parse_interleave(const char *text, int *level, struct bf_error *err)
 {
 	for (int i = 0; i < 3; i++)

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <json-c/json.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
@@ -141,26 +140,12 @@ static void print_json(const struct info *info)
 
 int cli_info(int argc, char **argv)
 {
-	static const struct option long_options[] = { { "json", no_argument, NULL, 'j' },
-						      { "help", no_argument, NULL, 'h' },
-						      { NULL, 0, NULL, 0 } };
 	bool is_json = false;
 	struct info info;
+	int rc = cli_parse_json(argc, argv, help_text, &is_json);
 
-	opterr = 0;
-	for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;)
-		switch (option) {
-		case 'j':
-			is_json = true;
-			break;
-		case 'h':
-			fputs(help_text, stdout);
-			return CLI_OK;
-		default:
-			return cli_usage("info", "unknown option");
-		}
-	if (optind != argc)
-		return cli_usage("info", "it takes no arguments");
+	if (rc)
+		return rc - 1;
 	gather(&info);
 	if (is_json)
 		print_json(&info);

@@ -1,4 +1,3 @@
-#include <getopt.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,29 +97,14 @@ static void visit(void *context, const char *name)
 
 int cli_ls(int argc, char **argv)
 {
-	static const struct option long_options[] = { { "json", no_argument, NULL, 'j' },
-						      { "help", no_argument, NULL, 'h' },
-						      { NULL, 0, NULL, 0 } };
 	struct json_object *list = NULL;
 	struct bf_error err = { 0 };
 	bool is_json = false;
 	char folder[108];
-	int rc;
+	int rc = cli_parse_json(argc, argv, help_text, &is_json);
 
-	opterr = 0;
-	for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;)
-		switch (option) {
-		case 'j':
-			is_json = true;
-			break;
-		case 'h':
-			fputs(help_text, stdout);
-			return CLI_OK;
-		default:
-			return cli_usage("ls", "unknown option");
-		}
-	if (optind != argc)
-		return cli_usage("ls", "it takes no names");
+	if (rc)
+		return rc - 1;
 	if (runtime_folder(folder, sizeof(folder), &err))
 		return cli_fail(&err);
 	if (is_json)

@@ -40,23 +40,13 @@ static const char help_text[] =
 	"Exit status: the program's own; 128+N if signal N ended it; 127 not found, 126 not\n"
 	"executable; 1 if Belfry failed; 2 for wrong usage.\n";
 
-struct run_options {
-	char name[RUNTIME_NAME_MAX + 1];
-	uint64_t mem_bytes, timeslice_us;
-	int interleave;
-	long gpu;
-	bool any_driver;
-	const char *log;
-	char **argv;
-};
-
 /* "/usr/bin/Python3" run as 4711 becomes "python3-4711". */
-static void default_name(struct run_options *options)
+static void default_name(struct front_options *options, const char *program)
 {
-	const char *base = strrchr(options->argv[0], '/');
+	const char *base = strrchr(program, '/');
 	size_t used = 0;
 
-	for (base = base ? base + 1 : options->argv[0]; *base && used < 40; base++) {
+	for (base = base ? base + 1 : program; *base && used < 40; base++) {
 		int c = tolower((unsigned char)*base);
 
 		if (isalnum(c) || (used && strchr("._-", c)))
@@ -66,7 +56,7 @@ static void default_name(struct run_options *options)
 }
 
 /* 0, or an exit status plus 1 so that --help can end well. */
-static int parse(int argc, char **argv, struct run_options *options)
+static int parse(int argc, char **argv, struct front_options *options)
 {
 	static const struct option long_options[] = { { "name", required_argument, NULL, 'n' },
 						      { "mem", required_argument, NULL, 'm' },
@@ -78,6 +68,8 @@ static int parse(int argc, char **argv, struct run_options *options)
 						      { "help", no_argument, NULL, 'h' },
 						      { NULL, 0, NULL, 0 } };
 	struct bf_error err = { 0 };
+	int level;
+	long gpu;
 
 	opterr = 0;
 	for (int option; (option = getopt_long(argc, argv, "+h", long_options, NULL)) != -1;) {
@@ -92,22 +84,25 @@ static int parse(int argc, char **argv, struct run_options *options)
 			rc = bf_parse_size(optarg, &options->mem_bytes, &err);
 			break;
 		case 'g':
-			rc = bf_parse_number("--gpu", optarg, 0, 253, &options->gpu, &err);
+			rc = bf_parse_number("--gpu", optarg, 0, 253, &gpu, &err);
+			options->gpu = (uint32_t)gpu;
 			break;
 		case 't':
 			rc = bf_parse_time(optarg, &options->timeslice_us, &err);
 			break;
 		case 'i':
-			rc = cli_parse_interleave(optarg, &options->interleave, &err);
+			rc = cli_parse_interleave(optarg, &level, &err);
+			options->interleave = level;
 			break;
 		case 'a':
 			options->any_driver = true;
 			break;
 		case 'l':
-			options->log = optarg;
-			if (bf_log_level_parse(optarg) < 0)
+			level = bf_log_level_parse(optarg);
+			if (level < 0)
 				rc = bf_fail(&err, EINVAL, "log level '%s': not error, warn, info or debug",
 					     optarg);
+			options->log_level = (uint32_t)level;
 			break;
 		case 'h':
 			fputs(help_text, stdout);
@@ -120,9 +115,8 @@ static int parse(int argc, char **argv, struct run_options *options)
 	}
 	if (optind == argc || !argv[optind][0])
 		return cli_usage("run", "no program given") + 1;
-	options->argv = argv + optind;
 	if (!options->name[0])
-		default_name(options);
+		default_name(options, argv[optind]);
 	return 0;
 }
 
@@ -142,52 +136,21 @@ static int find_daemon(char *path, size_t room, struct bf_error *err)
 	return 0;
 }
 
-static void __attribute__((noreturn))
-exec_daemon(const char *path, const struct run_options *options, int sock)
+/* "belfryd --front FD -- PROGRAM ARG...", in place of this process. */
+static void __attribute__((noreturn)) exec_daemon(const char *path, int sock, char **program)
 {
-	char front[16], mem[32], gpu[16], slice[32], level[16];
-	const char *args[32];
-	int count = 0, given = 0;
+	char front[16];
+	size_t count = 0;
 
-	while (options->argv[given])
-		given++;
-	const char **all = calloc((size_t)given + 32, sizeof(*all));
-	if (!all)
-		_exit(CLI_FAILED);
-	snprintf(front, sizeof(front), "%d", sock);
-	snprintf(mem, sizeof(mem), "%llu", (unsigned long long)options->mem_bytes);
-	snprintf(gpu, sizeof(gpu), "%ld", options->gpu);
-	snprintf(slice, sizeof(slice), "%lluus", (unsigned long long)options->timeslice_us);
-	snprintf(level, sizeof(level), "%d", options->interleave);
-	args[count++] = "belfryd";
-	args[count++] = "--front";
-	args[count++] = front;
-	args[count++] = "--name";
-	args[count++] = options->name;
-	args[count++] = "--gpu";
-	args[count++] = gpu;
-	if (options->mem_bytes) {
-		args[count++] = "--mem";
-		args[count++] = mem;
+	while (program[count])
+		count++;
+	char **args = calloc(count + 5, sizeof(*args));
+	if (args) {
+		snprintf(front, sizeof(front), "%d", sock);
+		memcpy(args, (char *[]){ "belfryd", "--front", front, "--" }, 4 * sizeof(*args));
+		memcpy(args + 4, program, count * sizeof(*args));
+		execv(path, args);
 	}
-	if (options->timeslice_us) {
-		args[count++] = "--timeslice";
-		args[count++] = slice;
-	}
-	if (options->interleave >= 0) {
-		args[count++] = "--interleave";
-		args[count++] = level;
-	}
-	if (options->any_driver)
-		args[count++] = "--any-driver";
-	if (options->log) {
-		args[count++] = "--log";
-		args[count++] = options->log;
-	}
-	args[count++] = "--";
-	memcpy(all, args, (size_t)count * sizeof(*all));
-	memcpy(all + count, options->argv, (size_t)given * sizeof(*all));
-	execv(path, (char **)(uintptr_t)all);
 	fprintf(stderr, "belfry: %s: %s\n", path, strerror(errno));
 	_exit(CLI_FAILED);
 }
@@ -255,7 +218,10 @@ static int follow(int sock, int signals)
 int cli_run(int argc, char **argv)
 {
 	static const int passed_on[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH };
-	struct run_options options = { .interleave = -1 };
+	struct front_options options = { .magic = PROTOCOL_MAGIC,
+					 .version = PROTOCOL_VERSION,
+					 .interleave = -1,
+					 .log_level = BF_LOG_WARN };
 	struct bf_error err = { 0 };
 	char daemon[PATH_MAX];
 	int socks[2], status = parse(argc, argv, &options);
@@ -269,7 +235,8 @@ int cli_run(int argc, char **argv)
 	sigemptyset(&set);
 	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
 		sigaddset(&set, passed_on[i]);
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, socks)) {
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, socks) ||
+	    send(socks[0], &options, sizeof(options), MSG_NOSIGNAL) != (ssize_t)sizeof(options)) {
 		bf_fail(&err, errno, "no descriptors: %s", strerror(errno));
 		return cli_fail(&err);
 	}
@@ -281,7 +248,7 @@ int cli_run(int argc, char **argv)
 		return cli_fail(&err);
 	}
 	if (!pid)
-		exec_daemon(daemon, &options, socks[1]);
+		exec_daemon(daemon, socks[1], argv + optind);
 	close(socks[1]);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	cleanup_close int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -1,17 +1,17 @@
-/* belfryd: the supervisor of one vGPU. belfry run starts it. */
+/* belfryd: the supervisor of one vGPU. belfry run starts it, and tells it over a socket what vGPU to make. */
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/units.h"
 #include "server/daemon.h"
+#include "server/protocol.h"
 #include "server/runtime.h"
 
 static const char usage_text[] =
-	"usage: belfryd --front FD --name NAME [--mem SIZE] [--gpu N] [--timeslice TIME]\n"
-	"               [--interleave LEVEL] [--any-driver] [--log LEVEL] -- PROGRAM [ARG...]\n"
+	"usage: belfryd --front FD [--] PROGRAM [ARG...]\n"
 	"\n"
 	"Supervises one program on a virtual GPU. It is started by `belfry run`, which holds the\n"
 	"other end of the socket FD; see belfryd(8) and belfry-run(1).\n";
@@ -22,58 +22,36 @@ static int usage(const char *why)
 	return 2;
 }
 
+static int receive(int front_fd, struct front_options *options)
+{
+	struct bf_error err;
+
+	if (recv(front_fd, options, sizeof(*options), 0) != (ssize_t)sizeof(*options) ||
+	    options->magic != PROTOCOL_MAGIC || options->version != PROTOCOL_VERSION)
+		return -1;
+	options->name[sizeof(options->name) - 1] = 0;
+	return runtime_check_name(options->name, &err) || options->interleave > 2 || options->gpu > 253 ||
+			       options->log_level > BF_LOG_DEBUG
+		       ? -1
+		       : 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option long_options[] = { { "front", required_argument, NULL, 'f' },
-						      { "name", required_argument, NULL, 'n' },
-						      { "mem", required_argument, NULL, 'm' },
-						      { "gpu", required_argument, NULL, 'g' },
-						      { "timeslice", required_argument, NULL, 't' },
-						      { "interleave", required_argument, NULL, 'i' },
-						      { "any-driver", no_argument, NULL, 'a' },
-						      { "log", required_argument, NULL, 'l' },
 						      { "help", no_argument, NULL, 'h' },
 						      { "version", no_argument, NULL, 'V' },
 						      { NULL, 0, NULL, 0 } };
-	struct daemon_options options = { .front_fd = -1, .warden.interleave = -1 };
-	enum bf_log_level level = BF_LOG_WARN;
+	struct front_options front;
 	struct bf_error err = { 0 };
-	long number;
+	long front_fd = -1;
 
-	bf_log_setup("belfryd", level);
-	for (int option; (option = getopt_long(argc, argv, "+h", long_options, NULL)) != -1;) {
-		int rc = 0;
-
+	bf_log_setup("belfryd", BF_LOG_WARN);
+	for (int option; (option = getopt_long(argc, argv, "+h", long_options, NULL)) != -1;)
 		switch (option) {
 		case 'f':
-			rc = bf_parse_number("--front", optarg, 0, 1 << 20, &number, &err);
-			options.front_fd = (int)number;
-			break;
-		case 'n':
-			rc = runtime_check_name(optarg, &err);
-			options.name = optarg;
-			break;
-		case 'm':
-			rc = bf_parse_size(optarg, &options.warden.mem_bytes, &err);
-			break;
-		case 'g':
-			rc = bf_parse_number("--gpu", optarg, 0, 253, &number, &err);
-			options.device.index = (unsigned)number;
-			break;
-		case 't':
-			rc = bf_parse_time(optarg, &options.warden.timeslice_us, &err);
-			break;
-		case 'i':
-			rc = bf_parse_number("--interleave", optarg, 0, 2, &number, &err);
-			options.warden.interleave = (int)number;
-			break;
-		case 'a':
-			options.device.any_driver = true;
-			break;
-		case 'l':
-			if (bf_log_level_parse(optarg) < 0)
-				return usage("--log takes error, warn, info or debug");
-			level = (enum bf_log_level)bf_log_level_parse(optarg);
+			if (bf_parse_number("--front", optarg, 0, 1 << 20, &front_fd, &err))
+				return usage(err.text);
 			break;
 		case 'h':
 			fputs(usage_text, stdout);
@@ -84,12 +62,17 @@ int main(int argc, char **argv)
 		default:
 			return 2;
 		}
-		if (rc)
-			return usage(err.text);
-	}
-	if (options.front_fd < 0 || !options.name || optind == argc)
+	if (front_fd < 0 || optind == argc || receive((int)front_fd, &front))
 		return usage("it is started by belfry run");
-	options.argv = argv + optind;
-	bf_log_setup("belfryd", level);
+	bf_log_setup("belfryd", (enum bf_log_level)front.log_level);
+	struct daemon_options options = {
+		.name = front.name,
+		.front_fd = (int)front_fd,
+		.device = { .index = front.gpu, .any_driver = front.any_driver },
+		.warden = { .mem_bytes = front.mem_bytes,
+			    .timeslice_us = front.timeslice_us,
+			    .interleave = front.interleave < 0 ? -1 : front.interleave },
+		.argv = argv + optind,
+	};
 	return daemon_run(&options);
 }

@@ -39,7 +39,18 @@ struct protocol_reply {
 	struct warden_report report;
 };
 
-/* belfryd to the belfry that started it, over the socket they share. */
+/* belfry to the belfryd it starts, first thing on the socket they share: what vGPU to make. */
+struct front_options {
+	uint32_t magic, version;
+	char name[64];
+	uint64_t mem_bytes;    /* 0: the whole card */
+	uint64_t timeslice_us; /* 0: as the program asks */
+	int32_t interleave;    /* 0..2; -1: as the program asks */
+	uint32_t gpu;
+	uint32_t any_driver, log_level;
+};
+
+/* And back. */
 enum front_kind { FRONT_STARTED = 1, FRONT_ENDED, FRONT_FAILED };
 struct front_message {
 	uint32_t kind;

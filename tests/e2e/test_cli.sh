@@ -88,7 +88,7 @@ done
 expect 1 'no vGPU of this name' "$BELFRY" set --mem 1G nobody
 expect 2 'nothing to change' "$BELFRY" set nobody
 expect 2 '--for is an option of hold' "$BELFRY" stop --for 1s nobody
-expect 2 'takes no names' "$BELFRY" ls somebody
+expect 2 'takes no arguments' "$BELFRY" ls somebody
 
 # ls and info: with no folder there yet, as text and as JSON.
 rm -rf "$BELFRY_RUNTIME_DIR"
@@ -118,7 +118,8 @@ fi
 
 # belfryd by hand.
 expect 2 'started by belfry run' "$BELFRYD"
-expect 2 "size 'x'" "$BELFRYD" --front 3 --name x --mem x -- true
+expect 2 "number from 0" "$BELFRYD" --front x -- true
+expect 2 'started by belfry run' "$BELFRYD" --front 3 -- true 3</dev/null
 
 # A folder beside which there is no belfryd.
 cp "$BELFRY" "$work/belfry"
