@@ -1,6 +1,8 @@
 #!/bin/bash
 # belfry run from end to end on the fake device: the chain belfry, belfryd, program; exit statuses, signals, what
 # is left behind when any of them dies, and the other commands on a running vGPU.
+# Scripts for the program are quoted on purpose, and functions are called by name:
+# shellcheck disable=SC2015,SC2016,SC2317
 set -u
 : "${BELFRY:?}" "${BELFRY_BUILD_DIR:?}"
 work=$(mktemp -d)
@@ -28,8 +30,7 @@ status() {
 
 # until COMMAND...: wait for something that happens soon, or fail.
 until_so() {
-	local i
-	for i in $(seq 500); do
+	for _ in $(seq 500); do
 		"$@" && return 0
 		sleep 0.02
 	done

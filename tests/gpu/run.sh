@@ -192,6 +192,20 @@ kill_9_of_the_program_leaves_nothing() { killed_at_random program; }
 kill_9_of_belfry_leaves_nothing() { killed_at_random belfry; }
 kill_9_of_belfryd_leaves_nothing() { killed_at_random belfryd; }
 
+framework() { have_python && on 120 30G "t-$1" python3 "$GPU/frameworks.py" "$1"; }
+jax_runs() { framework jax; }
+cupy_runs() { framework cupy; }
+torch_compile_runs() { framework compile; }
+a_dataloader_with_workers_runs() { framework loader; }
+cuda_ipc_between_processes_runs() { framework ipc; }
+nccl_runs() { framework nccl; }
+threads_that_ring_at_once_lose_nothing() { framework threads; }
+
+a_memory_checker_runs() {
+	command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer"; return 77; }
+	on 60 8G t-checker compute-sanitizer --error-exitcode 9 "$BIN/gpu_saxpy"
+}
+
 # A user who is nobody in particular, from a copy that he may read.
 an_ordinary_user_needs_no_root() {
 	local copy=$WORK/copy
@@ -223,6 +237,14 @@ a_statically_linked_runtime_runs
 an_mps_client_runs
 pytorch_trains
 pytorch_infers
+jax_runs
+cupy_runs
+torch_compile_runs
+a_dataloader_with_workers_runs
+cuda_ipc_between_processes_runs
+nccl_runs
+threads_that_ring_at_once_lose_nothing
+a_memory_checker_runs
 programs_are_told_the_vgpu
 the_limit_is_exact
 managed_memory_is_bounded
