@@ -1,7 +1,7 @@
 /* belfryd with the fake device in the place of the driver: what it does with processes, signals, sockets and
  * exit statuses needs no GPU. device_nv_open is defined here, so the linker takes no other. */
 #include "fake_device.h"
-#include "server/main.c"
+#include "server/main.c" /* NOLINT(bugprone-suspicious-include): the same program, another device */
 
 static struct device_ops ops;
 
