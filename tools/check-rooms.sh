@@ -7,7 +7,7 @@ status=0
 may() {
 	room=$1
 	allowed=$(printf '%s|' "$@")
-	wrong=$(grep -nE '^#include "[a-z_]+/' "src/$room"/*.[ch] 2>/dev/null |
+	wrong=$(grep -rnE '^#include "[a-z_]+/' --include='*.[ch]' "src/$room" |
 		grep -vE "#include \"(${allowed%|})/" || true)
 	if [ -n "$wrong" ]; then
 		printf '%s\n' "$wrong" | sed "s/\$/ <- not allowed in $room/" >&2
@@ -17,6 +17,7 @@ may() {
 
 may base
 may rm base
+may soft base
 may gate rm base
 may warden gate rm base
 may server warden gate rm base

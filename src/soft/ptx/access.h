@@ -1,0 +1,24 @@
+/* What loads, stores and atomics share. */
+#ifndef BELFRY_SOFT_PTX_ACCESS_H
+#define BELFRY_SOFT_PTX_ACCESS_H
+
+#include "soft/ptx/lane.h"
+
+/* Host addresses of op's operand `slot` for the lanes of mask; false: the warp has faulted. */
+bool PTX_BUILT(ptx_resolve)(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, unsigned slot,
+			    uint32_t bytes, bool is_write, uint8_t **at);
+
+/* Everything this thread did to device memory before is seen by a thread that sees what it does after, and the
+ * other way round. The thread sanitizer does not know fences; an exchange on a word of one's own is one too. */
+static inline void ptx_fence(void)
+{
+#if defined(__SANITIZE_THREAD__)
+	static uint32_t word;
+
+	__atomic_fetch_add(&word, 1, __ATOMIC_SEQ_CST);
+#else
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+#endif

@@ -1,0 +1,131 @@
+/* A running block. Written for the handlers: everything they touch is here. */
+#ifndef BELFRY_SOFT_PTX_BLOCK_H
+#define BELFRY_SOFT_PTX_BLOCK_H
+
+#include <string.h>
+
+#include "soft/ptx/code.h"
+
+#define PTX_BARRIERS 16u
+#define PTX_SPANS 4u
+
+enum ptx_wait { PTX_WAIT_NOTHING, PTX_WAIT_LANES, PTX_WAIT_BARRIER };
+
+/* Lanes of a warp at one pc. */
+struct ptx_fragment {
+	uint32_t pc;
+	uint32_t mask;
+	enum ptx_wait wait;
+	uint32_t barrier;
+};
+
+struct ptx_warp {
+	uint8_t *base[2]; /* registers, constants: see PTX_CONST_BIT */
+	uint32_t pc;	  /* of the fragment that runs; its lanes: */
+	uint32_t mask;
+	uint32_t stop;	/* at this pc or past it another fragment's turn has come; 0: stop now */
+	uint32_t carry; /* CC.CF of each lane */
+	struct ptx_block *block;
+	uint32_t index;
+	uint32_t exists;
+	uint32_t live;				  /* not exited */
+	struct ptx_fragment fragments[PTX_LANES]; /* those that do not run */
+	uint32_t fragment_count;
+	uint32_t turn;	 /* for fairness among fragments */
+	uint32_t forced; /* lanes that need not wait for others any more */
+	uint64_t cost;
+	uint32_t tid[3][PTX_LANES];
+};
+
+struct ptx_barrier {
+	uint32_t arrived;
+	uint32_t expected; /* 0: every thread of the block that still runs */
+	uint32_t votes;
+	bool all;
+	bool any;
+};
+
+struct ptx_block {
+	const struct ptx_module *module;
+	const struct ptx_function *function;
+	const struct ptx_host *host;
+	struct ptx_launch launch;
+	uint8_t *params;
+	uint8_t *shared;
+	uint32_t shared_bytes;
+	uint32_t dynamic_base;
+	uint8_t *local;
+	uint32_t local_bytes; /* a thread */
+	uint8_t *files;	      /* register files of all warps */
+	struct ptx_warp *warps;
+	uint32_t warp_count;
+	uint32_t thread_count;
+	uint32_t live_threads;
+	uint32_t next_warp;
+	uint32_t index[3];
+	uint32_t sm;
+	struct ptx_barrier barriers[PTX_BARRIERS];
+	struct ptx_span spans[PTX_SPANS]; /* [0] was used last */
+	struct ptx_fault fault;
+	enum ptx_state state;
+	uint64_t cost; /* since the block started: its clock */
+};
+
+/* block.c */
+void ptx_fault_set(struct ptx_warp *warp, const struct ptx_op *op, enum ptx_fault_kind kind, unsigned lane,
+		   uint64_t address, uint32_t bytes, bool is_write);
+uint8_t *ptx_span_miss(struct ptx_block *block, uint64_t address, uint32_t bytes, bool is_write);
+/* warp.c */
+void ptx_warp_start(struct ptx_warp *warp);
+/* Choose the fragment that runs next; false if none can. */
+bool ptx_warp_pick(struct ptx_warp *warp);
+/* Put the running fragment aside. */
+void ptx_warp_park(struct ptx_warp *warp, enum ptx_wait wait, uint32_t barrier);
+void ptx_warp_split(struct ptx_warp *warp, uint32_t mask, uint32_t pc);
+void ptx_barrier_check(struct ptx_block *block, uint32_t barrier);
+void ptx_barriers_check(struct ptx_block *block);
+
+static inline void *ptx_out(const struct ptx_warp *warp, uint32_t r)
+{
+	return warp->base[0] + r;
+}
+
+static inline const void *ptx_in(const struct ptx_warp *warp, uint32_t r)
+{
+	return warp->base[r >> 31] + (r & ~PTX_CONST_BIT);
+}
+
+static inline uint32_t ptx_pred(const struct ptx_warp *warp, const struct ptx_op *op, unsigned slot)
+{
+	uint32_t bits;
+
+	memcpy(&bits, ptx_in(warp, op->r[slot]), sizeof(bits));
+	return op->negated >> slot & 1 ? ~bits : bits;
+}
+
+static inline void ptx_pred_put(const struct ptx_warp *warp, uint32_t r, uint32_t bits, uint32_t mask)
+{
+	uint32_t *at = ptx_out(warp, r);
+
+	*at = (*at & ~mask) | (bits & mask);
+}
+
+/* Where [address, address + bytes) lies on the host, or NULL. */
+static inline uint8_t *ptx_span_find(struct ptx_block *block, uint64_t address, uint32_t bytes, bool is_write)
+{
+	const struct ptx_span *s = &block->spans[0];
+	uint64_t at = address - s->base;
+
+	if (at < s->bytes && s->bytes - at >= bytes && (!is_write || s->is_writable))
+		return s->host + at;
+	return ptx_span_miss(block, address, bytes, is_write);
+}
+
+static inline uint8_t *ptx_local_of(const struct ptx_warp *warp, unsigned lane)
+{
+	const struct ptx_block *b = warp->block;
+
+	return b->local + ((size_t)warp->index * PTX_LANES + lane) * b->local_bytes;
+}
+
+#endif

@@ -1,0 +1,239 @@
+/* Control: branches, calls, barriers, ends; and the loop that runs a fragment. */
+#include <stdio.h>
+
+#include "soft/ptx/lane.h"
+
+/* The lanes of mask go elsewhere, the others stay. */
+static inline void send(struct ptx_warp *w, uint32_t mask, uint32_t pc)
+{
+	if (mask == w->mask)
+		w->pc = pc;
+	else
+		ptx_warp_split(w, mask, pc);
+}
+
+PTX_HANDLER(branch)
+{
+	send(w, mask, (uint32_t)op->offset);
+}
+
+/* Lanes by where they go: the first lane's place takes all that go there too, until none is left. */
+static void send_each(struct ptx_warp *w, uint32_t mask, const uint32_t *pc)
+{
+	while (mask) {
+		uint32_t to = pc[__builtin_ctz(mask)], group = 0;
+
+		for (unsigned i = 0; i < PTX_LANES; i++)
+			if ((mask >> i & 1) && pc[i] == to)
+				group |= 1u << i;
+		send(w, group, to);
+		mask &= ~group;
+	}
+}
+
+PTX_HANDLER(branch_table)
+{
+	const uint32_t *index = ptx_in(w, op->r[0]);
+	uint32_t pc[PTX_LANES] = { 0 };
+
+	for (unsigned i = 0; i < PTX_LANES; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		if (index[i] >= op->aux) {
+			ptx_fault_set(w, op, PTX_FAULT_INDEX, i, index[i], 0, false);
+			return;
+		}
+		pc[i] = w->block->module->targets[(size_t)op->offset + index[i]];
+	}
+	send_each(w, mask, pc);
+}
+
+PTX_HANDLER(call)
+{
+	uint32_t *place = ptx_out(w, op->r[0]);
+
+	for (unsigned i = 0; i < PTX_LANES; i++)
+		if (mask >> i & 1)
+			place[i] = w->pc;
+	send(w, mask, (uint32_t)op->offset);
+}
+
+PTX_HANDLER(ret)
+{
+	send_each(w, mask, ptx_out(w, op->r[0]));
+}
+
+PTX_HANDLER(copy)
+{
+	const struct ptx_copy *first = w->block->module->copies + op->offset;
+
+	for (unsigned i = 0; i < PTX_LANES; i++) {
+		uint8_t *frame = ptx_local_of(w, i);
+
+		for (const struct ptx_copy *c = first; (mask >> i & 1) && c->bytes; c++)
+			memcpy(frame + c->to, frame + c->from, c->bytes);
+	}
+}
+
+PTX_HANDLER(leave)
+{
+	w->live &= ~mask;
+	w->mask &= ~mask;
+	w->block->live_threads -= (uint32_t)__builtin_popcount(mask);
+	if (!w->mask)
+		w->stop = 0;
+	ptx_barriers_check(w->block); /* they were waited for */
+}
+
+PTX_HANDLER(trap)
+{
+	ptx_fault_set(w, op, op->family == PTX_TRAP ? PTX_FAULT_TRAP : PTX_FAULT_BREAKPOINT,
+		      (unsigned)__builtin_ctz(mask), 0, 0, false);
+}
+
+static uint32_t uniform(const struct ptx_warp *w, uint32_t place, uint32_t mask)
+{
+	return place == PTX_NO_OPERAND ? 0 : ((const uint32_t *)ptx_in(w, place))[__builtin_ctz(mask)];
+}
+
+/* A whole warp counts as 32 threads where PTX counts in warps: an aligned barrier with a count. */
+static uint32_t arriving(const struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, uint32_t expected)
+{
+	return expected && op->aux && mask == w->live ? PTX_LANES : (uint32_t)__builtin_popcount(mask);
+}
+
+PTX_HANDLER(barrier)
+{
+	uint32_t id = uniform(w, op->r[1], mask), expected = uniform(w, op->r[2], mask);
+	struct ptx_barrier *b;
+	uint32_t votes;
+
+	if (id >= PTX_BARRIERS) {
+		ptx_fault_set(w, op, PTX_FAULT_BARRIER, (unsigned)__builtin_ctz(mask), id, 0, false);
+		return;
+	}
+	b = &w->block->barriers[id];
+	b->all |= !b->arrived;
+	b->expected = expected;
+	b->arrived += arriving(w, op, mask, expected);
+	if (op->mode >= PTX_BAR_POPC) {
+		votes = ptx_pred(w, op, 3) & mask;
+		b->votes += (uint32_t)__builtin_popcount(votes);
+		b->all &= votes == mask;
+		b->any |= votes != 0;
+	}
+	if (op->mode != PTX_BAR_ARRIVE) {
+		if (mask != w->mask) /* under a guard: the others go on */
+			ptx_warp_split(w, w->mask & ~mask, w->pc);
+		ptx_warp_park(w, PTX_WAIT_BARRIER, id);
+	}
+	ptx_barrier_check(w->block, id);
+}
+
+/* A string in device memory, or NULL if its end is not in the span it starts in. */
+static const char *device_text(struct ptx_block *block, uint64_t address)
+{
+	const uint8_t *at = ptx_span_find(block, address, 1, false);
+	const struct ptx_span *s = &block->spans[0];
+
+	return at && memchr(at, 0, (size_t)(s->bytes - (address - s->base))) ? (const char *)at : NULL;
+}
+
+static uint64_t argument(const struct ptx_warp *w, const struct ptx_copy *c, unsigned lane)
+{
+	uint64_t v = 0;
+
+	memcpy(&v, ptx_local_of(w, lane) + c->from, c->bytes);
+	return v;
+}
+
+static void print_one(struct ptx_warp *w, const struct ptx_op *op, const struct ptx_copy *c, unsigned lane)
+{
+	const struct ptx_host *host = w->block->host;
+	struct ptx_print print = { .format = device_text(w->block, argument(w, c, lane)) };
+	uint64_t args = argument(w, c + 1, lane) - PTX_LOCAL_WINDOW;
+	uint32_t room = w->block->local_bytes;
+	int32_t result = -1;
+
+	if (!print.format) {
+		ptx_fault_set(w, op, PTX_FAULT_ADDRESS, lane, argument(w, c, lane), 1, false);
+		return;
+	}
+	if (args < room) {
+		print.args = ptx_local_of(w, lane) + args;
+		print.args_bytes = room - args;
+	}
+	for (unsigned k = 0; k < 3; k++) {
+		print.block[k] = w->block->index[k];
+		print.thread[k] = w->tid[k][lane];
+	}
+	if (host->print)
+		result = host->print(host->ctx, &print);
+	if (c[2].bytes)
+		memcpy(ptx_local_of(w, lane) + c[2].to, &result, sizeof(result));
+}
+
+PTX_HANDLER(print)
+{
+	const struct ptx_copy *c = w->block->module->copies + op->offset;
+
+	for (unsigned i = 0; i < PTX_LANES; i++)
+		if ((mask >> i & 1) && w->block->fault.kind == PTX_FAULT_NONE)
+			print_one(w, op, c, i);
+}
+
+/* __assertfail(condition, file, line, function, character size) */
+PTX_HANDLER(assert_fail)
+{
+	const struct ptx_copy *c = w->block->module->copies + op->offset;
+	unsigned lane = (unsigned)__builtin_ctz(mask);
+	const char *text[3] = { device_text(w->block, argument(w, c, lane)),
+				device_text(w->block, argument(w, c + 1, lane)),
+				device_text(w->block, argument(w, c + 3, lane)) };
+
+	ptx_fault_set(w, op, PTX_FAULT_ASSERT, lane, 0, 0, false);
+	snprintf(w->block->fault.text, sizeof(w->block->fault.text), "%s:%u: %s: assertion `%s' failed",
+		 text[1] ? text[1] : "?", (unsigned)argument(w, c + 2, lane), text[2] ? text[2] : "?",
+		 text[0] ? text[0] : "?");
+}
+
+uint32_t PTX_BUILT(ptx_fragment_run)(struct ptx_warp *w, uint32_t limit)
+{
+	const struct ptx_op *code = w->block->module->code;
+	uint32_t done = 0;
+
+	while (w->pc < w->stop && done < limit) {
+		const struct ptx_op *op = &code[w->pc++];
+		uint32_t mask = w->mask;
+
+		done++;
+		w->cost += op->is_free ? 0 : (uint32_t)__builtin_popcount(mask);
+		if (op->guard != PTX_NO_OPERAND) {
+			mask &= *(const uint32_t *)ptx_in(w, op->guard) ^ op->guard_xor;
+			if (!mask)
+				continue;
+		}
+		op->run(w, op, mask);
+	}
+	return done;
+}
+
+ptx_handler PTX_BUILT(ptx_find_control)(unsigned family, unsigned type)
+{
+	static const ptx_handler handlers[PTX_FAMILY_COUNT] = {
+		[PTX_BRA] = branch,
+		[PTX_BRX] = branch_table,
+		[PTX_CALL] = call,
+		[PTX_COPY] = copy,
+		[PTX_RET] = ret,
+		[PTX_EXIT] = leave,
+		[PTX_BAR] = barrier,
+		[PTX_TRAP] = trap,
+		[PTX_BRKPT] = trap,
+		[PTX_VPRINTF] = print,
+		[PTX_ASSERTFAIL] = assert_fail,
+	};
+
+	(void)type;
+	return handlers[family];
+}
