@@ -35,27 +35,47 @@ struct answer site_alloc_root(struct site *site)
 	return PASS;
 }
 
-void root_answered(struct warden *warden, pid_t pid)
+/* The root that a client of this process is the answer to: its own, else one of another process that may have
+ * left it its control file. */
+static struct passed_root **root_of(struct warden *warden, pid_t pid)
 {
-	for (struct passed_root **at = &warden->roots, *found; (found = *at); at = &found->next)
-		if (found->pid == pid) {
-			*at = found->next;
-			free(found);
-			return;
-		}
+	struct passed_root **at, **other = NULL;
+
+	for (at = &warden->roots; *at; at = &(*at)->next) {
+		if ((*at)->pid == pid)
+			return at;
+		other = at;
+	}
+	return other;
+}
+
+pid_t root_answered(struct warden *warden, pid_t pid)
+{
+	struct passed_root **at = root_of(warden, pid), *found = at ? *at : NULL;
+
+	if (found) {
+		pid = found->pid;
+		*at = found->next;
+		free(found);
+	}
+	return pid;
 }
 
 void site_meet_client(struct site *site)
 {
 	const struct client unknown = { .handle = site->call.client };
 	cleanup_close int file = -1;
+	struct client *client;
 
 	if (!site->call.client || site->file != DEVICE_FILE_CONTROL ||
 	    client_find(site->warden, site->call.client))
 		return;
 	file = site_take_file(site, site->fd);
-	if (file >= 0 && client_owns_file(site->warden, &unknown, file) && client_seen(site))
-		root_answered(site->warden, site->process->pid);
+	if (file < 0 || !client_owns_file(site->warden, &unknown, file))
+		return;
+	client = client_seen(site);
+	if (client) /* the driver counts its memory for who made it */
+		client->pid = root_answered(site->warden, site->process->pid);
 }
 
 /* Those of processes that have ended stay: what they made may live on in a file that another holds. */

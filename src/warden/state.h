@@ -203,8 +203,8 @@ void standins_gone(struct process *process);
 struct answer site_alloc_root(struct site *site);
 /* A call names a client that is not known: if the driver agrees, it is known from now on. */
 void site_meet_client(struct site *site);
-/* A client was freed before it was known. */
-void root_answered(struct warden *warden, pid_t pid);
+/* A client has come of a root that was let through. Returns the process that made it. */
+pid_t root_answered(struct warden *warden, pid_t pid);
 void roots_audit(struct warden *warden);
 void roots_gone(struct warden *warden);
 

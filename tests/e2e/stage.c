@@ -258,15 +258,20 @@ int actor_alloc(struct actor *actor, uint32_t parent, uint32_t handle, uint32_t 
 	return rc ? rc : (int)arg.status;
 }
 
-void actor_new_device(struct actor *actor)
+void actor_use_client(struct actor *actor)
 {
 	uint8_t device[56] = { 0 };
 	uint32_t subdevice = 0;
 
-	actor_new_client(actor);
 	CHECK_EQUAL(actor_alloc(actor, actor->client, STAGE_DEVICE, 0x80, device, sizeof(device)), 0);
 	CHECK_EQUAL(actor_alloc(actor, STAGE_DEVICE, STAGE_SUBDEVICE, 0x2080, &subdevice, sizeof(subdevice)),
 		    0);
+}
+
+void actor_new_device(struct actor *actor)
+{
+	actor_new_client(actor);
+	actor_use_client(actor);
 }
 
 int actor_memory(struct actor *actor, uint32_t parent, uint32_t handle, uint64_t bytes)

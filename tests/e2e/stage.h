@@ -85,7 +85,8 @@ void actor_say(struct actor *actor, char letter);  /* and wait for stage_go_on *
 void actor_tell(struct actor *actor, char letter); /* and do not */
 int actor_call(int fd, uint32_t nr, void *arg, uint32_t size);
 void actor_new_client(struct actor *actor);
-void actor_new_device(struct actor *actor);
+void actor_use_client(struct actor *actor); /* a device and a subdevice */
+void actor_new_device(struct actor *actor); /* both */
 int actor_alloc(struct actor *actor, uint32_t parent, uint32_t handle, uint32_t class_id, void *params,
 		uint32_t size);
 int actor_memory(struct actor *actor, uint32_t parent, uint32_t handle, uint64_t bytes);

@@ -416,10 +416,44 @@ static void exit_without_freeing_leaves_nothing(void)
 	CHECK_EQUAL(stage_end(&s), 42 << 8);
 }
 
+/* A client that one process makes and its child alone uses: the driver counts for the maker. */
+static void program_makes_a_client_for_its_child(struct actor *a)
+{
+	pid_t child;
+	int status;
+
+	actor_new_client(a);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		actor_use_client(a);
+		CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY, 4 * MIB), 0);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && !status);
+	actor_say(a, 'l');
+	CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY + 1, 6 * MIB), NO_MEMORY);
+	CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY + 1, 4 * MIB), 0);
+}
+
+static void client_left_to_a_child_is_its_makers(void)
+{
+	struct stage s;
+
+	stage_start(&s, 8 * MIB, program_makes_a_client_for_its_child, 0);
+	stage_until(&s, 'l');
+	for (int i = 0; i < 3; i++)
+		warden_audit(s.warden); /* must not take it for memory that nobody gave */
+	CHECK(!s.has_ended);
+	stage_go_on(&s);
+	stage_end_well(&s);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 5)
 		return after_exec(argv);
+	STAGE_TEST(client_left_to_a_child_is_its_makers);
 	STAGE_TEST(threads_share_one_client);
 	STAGE_TEST(thread_with_its_own_files_is_served);
 	STAGE_TEST(processes_share_one_limit);
