@@ -87,14 +87,10 @@ const struct rm_class *rm_class_find(uint32_t id);
 
 /* Controls Belfry answers, changes, refuses or issues. Macros: ISO C keeps enumerators within int. */
 #define RM_CTRL_ROOT_GET_ATTACHED_IDS 0x00000201u
-#define RM_CTRL_ROOT_GET_ID_INFO 0x00000202u
 #define RM_CTRL_ROOT_GET_ID_INFO_V2 0x00000205u
-#define RM_CTRL_ROOT_GET_PROBED_IDS 0x00000214u
 #define RM_CTRL_ROOT_ATTACH_IDS 0x00000215u
 #define RM_CTRL_ROOT_GET_ADDRESS_SPACE 0x00000d01u
-#define RM_CTRL_EXPORT_OBJECT_TO_FD 0x00003d05u
 #define RM_CTRL_IMPORT_OBJECT_FROM_FD 0x00003d06u
-#define RM_CTRL_EXPORT_OBJECTS_TO_FD 0x00003d0bu /* the same for a list of objects */
 #define RM_CTRL_IMPORT_OBJECTS_FROM_FD 0x00003d0cu
 #define RM_CTRL_GET_PIDS 0x2080018du
 #define RM_CTRL_GET_PID_INFO 0x2080018eu
@@ -106,11 +102,8 @@ const struct rm_class *rm_class_find(uint32_t id);
 #define RM_CTRL_FB_GET_INFO_V2 0x20801303u
 #define RM_CTRL_GROUP_SCHEDULE 0xa06c0101u
 #define RM_CTRL_GROUP_SET_TIMESLICE 0xa06c0103u
-#define RM_CTRL_GROUP_GET_TIMESLICE 0xa06c0104u
-#define RM_CTRL_GROUP_PREEMPT 0xa06c0105u
 #define RM_CTRL_GROUP_SET_INTERLEAVE 0xa06c0107u
 #define RM_CTRL_GROUP_MAKE_REALTIME 0xa06c0110u
-#define RM_CTRL_CHANNEL_SCHEDULE 0xa06f0103u
 #define RM_CTRL_CHANNEL_SET_INTERLEAVE 0xa06f0109u
 #define RM_CTRL_CHANNEL_GET_TOKEN 0xc36f0108u
 

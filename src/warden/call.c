@@ -161,13 +161,27 @@ static bool perform_made(struct site *site, uint8_t *params, uint32_t size, stru
 	return false;
 }
 
+void site_undo(struct site *site)
+{
+	struct rm_arg_free arg = { .client = site->call.client,
+				   .parent = site->call.parent,
+				   .object = site->call.object };
+	cleanup_close int file = site_take_file(site, site->fd);
+
+	if (file >= 0)
+		site->warden->device->ops->call(site->warden->device, file, RM_ESC_FREE, &arg, sizeof(arg));
+}
+
 static struct answer note(struct site *site, enum rm_kind kind, uint64_t bytes)
 {
 	const struct rm_call *call = &site->call;
 	struct ledger_object *object = ledger_add(site->warden->ledger, call->client, call->parent,
 						  call->object, call->class_id, kind, bytes);
 
-	return RETURN(object ? 0 : -ENOMEM);
+	if (object)
+		return RETURN(0);
+	site_undo(site);
+	return RETURN(-ENOMEM);
 }
 
 static struct answer alloc_plain(struct site *site, enum rm_kind kind, uint8_t *params, uint32_t size)
@@ -205,18 +219,6 @@ static struct answer refuse_memory(struct site *site, uint64_t bytes)
 	return site_status(site, RM_ERR_NO_MEMORY);
 }
 
-/* Take back what the driver has just made. */
-static void undo(struct site *site)
-{
-	struct rm_arg_free arg = { .client = site->call.client,
-				   .parent = site->call.parent,
-				   .object = site->call.object };
-	cleanup_close int file = site_take_file(site, site->fd);
-
-	if (file >= 0)
-		site->warden->device->ops->call(site->warden->device, file, RM_ESC_FREE, &arg, sizeof(arg));
-}
-
 /* Device memory. The driver rounds sizes up, so the last word is the size it returns. */
 static struct answer alloc_vidmem(struct site *site, uint8_t *params, uint32_t size)
 {
@@ -234,7 +236,7 @@ static struct answer alloc_vidmem(struct site *site, uint8_t *params, uint32_t s
 		return answer;
 	bytes = get64(params + bytes_at);
 	if (!has_room(warden, bytes)) {
-		undo(site);
+		site_undo(site);
 		return refuse_memory(site, bytes);
 	}
 	return note(site, RM_KIND_VIDMEM, bytes);

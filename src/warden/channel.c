@@ -16,7 +16,6 @@ enum {
 	 * (theirs begin at 0x5c000000, recorded). */
 	PAGE_HANDLE_FIRST = 0x5bf00000,
 	PAGE_HANDLE_LAST = 0x5bffffff,
-	DISABLE_AT_ONCE = 64,
 };
 
 static struct view *view_get(struct warden *warden, int control_fd, uint32_t client,
@@ -176,9 +175,11 @@ struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t si
 				    site->call.class_id, RM_KIND_CHANNEL, 0);
 	if (!object) {
 		channel_free(warden, channel);
-		return RETURN(0);
+		if (site_status_of(site))
+			return RETURN(0);
+		site_undo(site);
+		return RETURN(-ENOMEM);
 	}
-	channel->handle = site->call.object;
 	object->attached = channel;
 	warden->channels++;
 	return RETURN(0);
@@ -194,27 +195,20 @@ void channel_gone(struct warden *warden, struct ledger_object *object)
 	channel_free(warden, channel);
 }
 
-struct leaving {
-	const struct process *process;
-};
-
-static void leave_gate(void *context, struct ledger_object *object)
+static void leave_gate(void *process, struct ledger_object *object)
 {
-	const struct leaving *leaving = context;
 	struct channel *channel = object->attached;
 
-	if (!channel || !channel->gate || channel->process != leaving->process)
+	if (!channel || !channel->gate || channel->process != process)
 		return;
 	gate_channel_remove(channel->gate);
 	channel->gate = NULL;
 }
 
-void channels_leave_gate(struct warden *warden, const struct process *process)
+void channels_leave_gate(struct warden *warden, struct process *process)
 {
-	struct leaving leaving = { process };
-
 	for (struct client *c = warden->clients; c; c = c->next)
-		ledger_each(warden->ledger, c->handle, RM_KIND_CHANNEL, leave_gate, &leaving);
+		ledger_each(warden->ledger, c->handle, RM_KIND_CHANNEL, leave_gate, process);
 }
 
 /* Ask the driver ourselves: what it told the program lies in memory the program can change. */
@@ -263,8 +257,8 @@ static void disable_one(void *context, struct ledger_object *object)
 	struct channel *channel = object->attached;
 
 	/* The gate is closed: a channel that never had work has none, and gets none. Most of a library's are so,
-	 * and each runlist that is left alone makes the stop shorter. */
-	if (!channel || !channel->gate || !gate_channel_was_used(channel->gate))
+	 * and each runlist that is left alone makes the stop shorter. One that has left the gate may have some. */
+	if (channel && channel->gate && !gate_channel_was_used(channel->gate))
 		return;
 	size_t at = sizeof(uint32_t) * list->count;
 	memcpy(list->params + layout->disable_clients + at, &object->client, sizeof(uint32_t));

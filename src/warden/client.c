@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/own.h"
@@ -129,6 +130,29 @@ static int search_control(struct warden *warden, const struct process *process, 
 	return found < 0 ? search_threads(warden, process, client) : found;
 }
 
+/* A process that was left the file and has made no call yet is not known to us. Looked for last of all, since it
+ * means to look at everybody. */
+static int search_strangers(struct warden *warden, struct client *client)
+{
+	DIR *everybody = opendir("/proc");
+	int found = -ENOENT;
+
+	for (struct dirent *entry; everybody && found < 0 && (entry = readdir(everybody));) {
+		pid_t pid = (pid_t)atoi(entry->d_name);
+		char path[32];
+
+		if (pid <= 0 || pid == getpid() || process_by_pid(warden, pid))
+			continue;
+		cleanup_close int pidfd = bf_pidfd_open(pid);
+		snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+		if (pidfd >= 0)
+			found = search_table(warden, path, pidfd, client, false);
+	}
+	if (everybody)
+		closedir(everybody);
+	return found;
+}
+
 int client_take_control(struct warden *warden, struct client *client)
 {
 	struct process *owner = process_by_pid(warden, client->pid);
@@ -142,7 +166,7 @@ int client_take_control(struct warden *warden, struct client *client)
 	}
 	for (struct process *p = warden->processes; p && found < 0; p = p->next)
 		found = search_control(warden, p, client);
-	return found;
+	return found < 0 ? search_strangers(warden, client) : found;
 }
 
 int client_control(struct warden *warden, struct client *client, uint32_t object, uint32_t cmd, void *params,

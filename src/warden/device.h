@@ -45,8 +45,6 @@ struct device_ops {
 	/* A call that the warden has nothing to say about. NULL: the kernel answers it (the notification is
 	 * continued). Otherwise the ioctl's result. */
 	long (*answer)(struct device *device, pid_t pid, int fd, uint32_t nr, uint32_t size, uint64_t arg);
-	/* Likewise for mmap: a descriptor to map in place of the file, or -errno; NULL: the kernel maps. */
-	int (*backing)(struct device *device, pid_t pid, int fd, uint64_t length);
 	/* See a program's memory object. `control_fd` is its client's control file. */
 	int (*view)(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
 		    bool is_vidmem, struct device_view *view, struct bf_error *err);

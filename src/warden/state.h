@@ -61,7 +61,6 @@ struct client {
 struct channel {
 	struct client *client;
 	struct process *process; /* whose bells ring it; gone when gate is NULL */
-	uint32_t handle;
 	struct view *view;
 	struct device_view page; /* what the GPU reads */
 	struct gate_channel *gate;
@@ -121,7 +120,7 @@ struct site {
 enum answer_kind {
 	ANSWER_PASS,   /* let the kernel do it */
 	ANSWER_RETURN, /* value is the call's result, or -errno */
-	ANSWER_LATER,  /* kept until the vGPU is resumed */
+	ANSWER_LATER,  /* none now: kept until the vGPU is resumed, or nobody waits for it any more */
 };
 struct answer {
 	enum answer_kind kind;
@@ -168,11 +167,14 @@ uint32_t site_status_of(const struct site *site);
  * program's parameters, and what changed in it goes back to where they came from. -errno if no call was made. */
 int site_perform(struct site *site, void *params, uint32_t params_size);
 
+/* Take back what the driver has just made for the program: it cannot be kept, or not be noted. */
+void site_undo(struct site *site);
+
 /* channel.c */
 struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t size);
 void channel_gone(struct warden *warden, struct ledger_object *object);
 /* A process ends, but channels it made live on with a client that another process holds. */
-void channels_leave_gate(struct warden *warden, const struct process *process);
+void channels_leave_gate(struct warden *warden, struct process *process);
 void channel_learn_token(struct warden *warden, struct client *client, uint32_t handle);
 int warden_set_channels(struct warden *warden, bool is_disabled, struct bf_error *err);
 

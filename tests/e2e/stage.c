@@ -180,7 +180,8 @@ int stage_end(struct stage *stage)
 	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
 	struct warden_report report = { .processes = 1 };
 
-	while (!stage->has_ended || !stage->is_over || report.processes) {
+	/* The kernel says that no program is left before the last one has closed its files. */
+	while (!stage->has_ended || !stage->is_over || report.processes || report.channels) {
 		serve_once(stage, 10);
 		if (stage->is_over)
 			warden_work(stage->warden); /* the last pidfds */

@@ -449,10 +449,51 @@ static void client_left_to_a_child_is_its_makers(void)
 	stage_end_well(&s);
 }
 
+/* What a process submitted before it died still runs if another holds its client; a stop must reach it. */
+static void program_leaves_work_to_a_child(struct actor *a)
+{
+	int alive[2];
+	char byte;
+
+	actor_context(a);
+	actor_ring(a);
+	actor_say(a, 'w');
+	CHECK(!pipe2(alive, O_CLOEXEC));
+	if (fork() == 0) {
+		close(alive[1]);
+		CHECK(read(alive[0], &byte, 1) == 0); /* the parent is gone */
+		actor_say(a, 'c');
+	}
+	_exit(0);
+}
+
+static void stop_reaches_channels_whose_maker_has_died(void)
+{
+	struct bf_error err;
+	struct stage s;
+
+	stage_start(&s, 8 * MIB, program_leaves_work_to_a_child, 0);
+	stage_until(&s, 'w');
+	stage_until_word(&s, fake_gp_put_word(fake_nth(s.fake, 0xc86f, 0)), 1);
+	stage_go_on(&s);
+	while (!s.has_ended)
+		stage_serve(&s, 1);
+	s.has_ended = false; /* listen on: the child speaks */
+	stage_until(&s, 'c');
+	s.has_ended = true;
+	CHECK_EQUAL(warden_stop(s.warden, &err), 0);
+	CHECK(fake_nth(s.fake, 0xc86f, 0)->is_disabled);
+	CHECK_EQUAL(warden_resume(s.warden, &err), 0);
+	CHECK(!fake_nth(s.fake, 0xc86f, 0)->is_disabled);
+	stage_go_on(&s);
+	stage_end_well(&s);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 5)
 		return after_exec(argv);
+	STAGE_TEST(stop_reaches_channels_whose_maker_has_died);
 	STAGE_TEST(client_left_to_a_child_is_its_makers);
 	STAGE_TEST(threads_share_one_client);
 	STAGE_TEST(thread_with_its_own_files_is_served);
