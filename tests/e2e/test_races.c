@@ -1,0 +1,362 @@
+/* Races: what a program gains by changing a call, or the file behind it, after it was looked at. docs/security.md
+ * says which are impossible and which are found out, and names these tests. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "base/process.h"
+#include "gate/gate.h"
+#include "stage.h"
+
+#define MIB FAKE_MIB
+#define NO_MEMORY RM_ERR_NO_MEMORY
+
+/* One thread changes what another has just asked for, as fast as it can. */
+
+struct flipper {
+	uint8_t *at;
+	uint64_t one, two;
+	size_t bytes;
+	_Atomic bool is_over;
+};
+
+static void *flip(void *arg)
+{
+	struct flipper *f = arg;
+
+	while (!atomic_load_explicit(&f->is_over, memory_order_relaxed))
+		for (int i = 0; i < 100; i++)
+			if (f->bytes == 8)
+				__atomic_store_n((uint64_t *)(void *)f->at, i % 2 ? f->one : f->two,
+						 __ATOMIC_RELAXED);
+			else
+				__atomic_store_n((uint32_t *)(void *)f->at,
+						 (uint32_t)(i % 2 ? f->one : f->two), __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/* ALLOC with everything in memory that the flipper can reach. Read and written like the kernel does. */
+static int alloc_raced(struct actor *a, struct rm_arg_alloc *arg, const struct rm_arg_alloc *from)
+{
+	for (size_t i = 0; i < sizeof(*arg) / 4; i++)
+		if (i != offsetof(struct rm_arg_alloc, class_id) / 4)
+			__atomic_store_n((uint32_t *)(void *)arg + i,
+					 ((const uint32_t *)(const void *)from)[i], __ATOMIC_RELAXED);
+	if (ioctl(a->control, _IOC(3u, 'F', RM_ESC_ALLOC, sizeof(*arg)), arg) < 0)
+		return -errno;
+	return (int)__atomic_load_n(&arg->status, __ATOMIC_RELAXED);
+}
+
+enum { RACES = 5000 };
+
+static void program_races_the_size(struct actor *a)
+{
+	static _Alignas(8) uint8_t params[128];
+	struct rm_arg_alloc arg = { 0 }, from = { .parent = STAGE_DEVICE,
+						  .object = STAGE_MEMORY,
+						  .class_id = 0x40,
+						  .params = (uintptr_t)params,
+						  .size = sizeof(params) };
+	struct flipper f = { .at = params + 64, .one = 2 * MIB, .two = 64 * MIB, .bytes = 8 };
+	unsigned refused = 0, given = 0;
+	pthread_t thread;
+
+	actor_new_device(a);
+	memcpy(params + 64, &f.one, sizeof(f.one));
+	from.client = a->client;
+	arg.class_id = 0x40;
+	CHECK(!pthread_create(&thread, NULL, flip, &f));
+	for (int i = 0; i < RACES; i++) {
+		int status = alloc_raced(a, &arg, &from);
+
+		if (status != NO_MEMORY)
+			CHECK_EQUAL(status, 0);
+		refused += status != 0;
+		given += status == 0;
+		if (!status)
+			CHECK_EQUAL(actor_free(a, STAGE_DEVICE, STAGE_MEMORY), 0);
+	}
+	atomic_store(&f.is_over, true);
+	pthread_join(thread, NULL);
+	CHECK(refused && given); /* there was a race */
+	actor_say(a, 'r');
+}
+
+static void racing_the_size_gives_no_byte_more(void)
+{
+	struct stage s;
+
+	stage_start(&s, 8 * MIB, program_races_the_size, 0);
+	stage_until(&s, 'r');
+	CHECK_EQUAL(s.fake->most_bytes, 2 * MIB);
+	CHECK_EQUAL(s.fake->used_bytes, 0);
+	stage_go_on(&s);
+	stage_end_well(&s);
+}
+
+/* The class flips between one that is performed and one that passes, on a file that has a client. */
+static void program_races_the_class(struct actor *a)
+{
+	static _Alignas(8) uint8_t params[128];
+	static struct rm_arg_alloc arg;
+	struct rm_arg_alloc from = { .parent = STAGE_DEVICE,
+				     .object = STAGE_MEMORY,
+				     .params = (uintptr_t)params,
+				     .size = sizeof(params) };
+	struct flipper f = { .at = (uint8_t *)&arg.class_id, .one = 0x41, .two = 0x40, .bytes = 4 };
+	uint64_t bytes = 64 * MIB;
+	unsigned seen[2] = { 0 };
+	pthread_t thread;
+
+	actor_new_device(a);
+	from.client = a->client;
+	memcpy(params + 64, &bytes, sizeof(bytes));
+	CHECK(!pthread_create(&thread, NULL, flip, &f));
+	for (int i = 0; i < RACES; i++) {
+		int status = alloc_raced(a, &arg, &from);
+
+		CHECK(status == NO_MEMORY || status == RM_ERR_NOT_SUPPORTED);
+		seen[status == NO_MEMORY]++;
+	}
+	atomic_store(&f.is_over, true);
+	pthread_join(thread, NULL);
+	CHECK(seen[0] && seen[1]);
+	actor_say(a, 'r');
+}
+
+static void racing_the_class_makes_nothing(void)
+{
+	struct stage s;
+
+	stage_start(&s, 8 * MIB, program_races_the_class, 0);
+	stage_until(&s, 'r');
+	CHECK_EQUAL(s.fake->most_bytes, 0);
+	CHECK_EQUAL(s.fake->passed_objects, 0);
+	stage_go_on(&s);
+	stage_end_well(&s);
+}
+
+/* USERD flips between the program's memory and an object that is none: the GPU reads our page in every case. */
+static void program_races_userd(struct actor *a)
+{
+	const struct rm_layout *l = rm_layout_find("580.159.04");
+	static _Alignas(8) uint8_t params[368];
+	struct rm_arg_alloc arg = { 0 }, from = { .parent = STAGE_GROUP,
+						  .object = STAGE_CHANNEL + 1,
+						  .class_id = 0xc86f,
+						  .params = (uintptr_t)params,
+						  .size = sizeof(params) };
+	struct flipper f = { .one = STAGE_USERD, .two = STAGE_DEVICE, .bytes = 4 };
+	unsigned seen[2] = { 0 };
+	pthread_t thread;
+
+	actor_context(a);
+	from.client = a->client;
+	arg.class_id = 0xc86f;
+	f.at = params + l->channel_userd_memory;
+	CHECK(!pthread_create(&thread, NULL, flip, &f));
+	for (int i = 0; i < RACES / 5; i++) {
+		int status = alloc_raced(a, &arg, &from);
+
+		seen[status == 0]++;
+		if (!status) {
+			if (seen[1] == 1)
+				actor_say(a, 'c');
+			CHECK_EQUAL(actor_free(a, STAGE_GROUP, STAGE_CHANNEL + 1), 0);
+		}
+	}
+	atomic_store(&f.is_over, true);
+	pthread_join(thread, NULL);
+	CHECK(seen[0] && seen[1]);
+	actor_say(a, 'r');
+}
+
+static void racing_userd_leaves_the_gpu_at_our_page(void)
+{
+	struct fake_object *channel;
+	struct stage s;
+
+	stage_start(&s, 8 * MIB, program_races_userd, 0);
+	stage_until(&s, 'c');
+	channel = fake_nth(s.fake, 0xc86f, 1);
+	CHECK(channel && channel->page);
+	stage_go_on(&s);
+	stage_until(&s, 'r');
+	CHECK_EQUAL(s.fake->channels, 1);
+	CHECK_EQUAL(s.fake->page_count, 1);
+	stage_go_on(&s);
+	stage_end_well(&s);
+}
+
+/* The old heap call names its function in memory too. */
+static void program_races_the_heap(struct actor *a)
+{
+	static _Alignas(8) uint8_t arg[184];
+	struct flipper f = {
+		.at = arg + 8, .one = RM_HEAP_ALLOC_OS_DESCRIPTOR, .two = RM_HEAP_ALLOC_SIZE, .bytes = 4
+	};
+	uint32_t device = STAGE_DEVICE;
+	uint64_t bytes = 64 * MIB;
+	pthread_t thread;
+
+	actor_new_device(a);
+	memcpy(arg, &a->client, 4);
+	memcpy(arg + 4, &device, 4);
+	memcpy(arg + 88, &bytes, 8);
+	CHECK(!pthread_create(&thread, NULL, flip, &f));
+	for (int i = 0; i < RACES; i++)
+		CHECK_EQUAL(actor_call(a->control, RM_ESC_VID_HEAP_CONTROL, arg, sizeof(arg)), 0);
+	atomic_store(&f.is_over, true);
+	pthread_join(thread, NULL);
+	actor_say(a, 'r');
+}
+
+static void racing_the_old_heap_makes_nothing(void)
+{
+	struct stage s;
+
+	stage_start(&s, 8 * MIB, program_races_the_heap, 0);
+	stage_until(&s, 'r');
+	CHECK_EQUAL(s.fake->most_bytes, 0);
+	CHECK_EQUAL(s.fake->passed_objects, 0);
+	stage_go_on(&s);
+	stage_end_well(&s);
+}
+
+/* The one allocation that passes is the client itself, and a race at it can be won: between the look and the
+ * call another thread puts a file in its place whose client is known, and changes the class. What was made so is
+ * in no ledger; the driver's own figure shows it, and the program is ended. */
+struct swapper {
+	int files[2], as;
+	struct rm_arg_alloc *arg;
+};
+
+static void *swap(void *arg)
+{
+	struct swapper *s = arg;
+
+	for (int i = 0;; i++) {
+		dup2(s->files[i % 2], s->as);
+		__atomic_store_n(&s->arg->class_id, i % 2 ? 0x40 : 0x41, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static void program_races_its_client(struct actor *a)
+{
+	static uint8_t params[128];
+	static struct rm_arg_alloc arg;
+	struct rm_arg_alloc from = { .parent = STAGE_DEVICE,
+				     .params = (uintptr_t)params,
+				     .size = sizeof(params) };
+	struct swapper s = { .arg = &arg };
+	struct actor raced = *a;
+	uint64_t bytes = 2 * MIB;
+	pthread_t thread;
+
+	actor_new_device(a);
+	memcpy(params + 64, &bytes, sizeof(bytes));
+	from.client = a->client;
+	s.files[0] = fake_open(a->fake, DEVICE_FILE_CONTROL);
+	s.files[1] = a->control;
+	s.as = raced.control = dup(s.files[0]);
+	CHECK(!pthread_create(&thread, NULL, swap, &s));
+	for (uint32_t i = 0;; i++) {
+		from.object = STAGE_MEMORY + i;
+		alloc_raced(&raced, &arg, &from);
+	}
+}
+
+static void memory_won_in_a_race_ends_the_program(void)
+{
+	struct stage s;
+
+	stage_start(&s, 8 * MIB, program_races_its_client, 0);
+	while (!s.fake->passed_objects) {
+		CHECK(!s.has_ended);
+		stage_serve(&s, 1);
+	}
+	warden_audit(s.warden);
+	warden_audit(s.warden);
+	CHECK_EQUAL(stage_end(&s), SIGKILL);
+}
+
+/* Between our look and the kernel's another thread can put a device file where there was none. So calls that the
+ * driver would take do not go on, whatever the file was. */
+static void program_calls_other_files(struct actor *a)
+{
+	struct rm_arg_alloc arg = { .parent = STAGE_DEVICE, .object = STAGE_MEMORY, .class_id = 0x40 };
+	struct rm_arg_control control = { .cmd = RM_CTRL_DISABLE_CHANNELS };
+	struct rm_xfer xfer = { .nr = RM_ESC_ALLOC, .size = sizeof(arg), .address = (uintptr_t)&arg };
+	int pair[2], other = open("/dev/null", O_RDWR | O_CLOEXEC),
+		     uvm = fake_open(a->fake, DEVICE_FILE_MANAGED);
+
+	CHECK(other >= 0 && uvm >= 0 && !pipe2(pair, O_CLOEXEC));
+	actor_new_device(a);
+	CHECK_EQUAL(actor_call(other, RM_ESC_ALLOC, &arg, sizeof(arg)), -ENOTTY);
+	CHECK_EQUAL(actor_call(pair[0], RM_ESC_CONTROL, &control, sizeof(control)), -ENOTTY);
+	CHECK_EQUAL(actor_call(other, RM_ESC_XFER_CMD, &xfer, sizeof(xfer)), -ENOTTY);
+	CHECK_EQUAL(actor_call(uvm, RM_ESC_ALLOC, &arg, sizeof(arg)), -ENOTTY);
+	CHECK_EQUAL(actor_call(1234, RM_ESC_ALLOC, &arg, sizeof(arg)), -ENOTTY); /* not even a file, yet */
+	actor_say(a, 'o');
+}
+
+static void driver_calls_on_other_files_do_not_go_on(void)
+{
+	static struct warden_report report;
+	struct stage s;
+
+	stage_start(&s, 8 * MIB, program_calls_other_files, 0);
+	stage_until(&s, 'o');
+	warden_report(s.warden, &report);
+	CHECK_EQUAL(report.refusals, 5);
+	stage_go_on(&s);
+	stage_end_well(&s);
+}
+
+/* What a raced root allocation looks like from outside: let through, and no client ever comes of it. */
+static void program_makes_no_clients(struct actor *a)
+{
+	struct actor other = *a;
+
+	actor_new_device(a);
+	for (long i = 0; i < a->arg; i++)
+		actor_new_client(&other);
+	actor_say(a, 'r');
+}
+
+static void roots_that_give_no_clients_end_the_program(void)
+{
+	struct stage s;
+
+	/* One may be of a program that stands still. */
+	stage_start(&s, 8 * MIB, program_makes_no_clients, 1);
+	stage_until(&s, 'r');
+	stage_serve(&s, 1100);
+	warden_audit(s.warden);
+	stage_go_on(&s);
+	stage_end_well(&s);
+
+	stage_start(&s, 8 * MIB, program_makes_no_clients, 2);
+	stage_until(&s, 'r');
+	warden_audit(s.warden); /* too soon to tell */
+	CHECK(!s.has_ended);
+	stage_serve(&s, 1100);
+	warden_audit(s.warden);
+	CHECK_EQUAL(stage_end(&s), SIGKILL);
+}
+
+int main(void)
+{
+	STAGE_TEST(racing_the_size_gives_no_byte_more);
+	STAGE_TEST(racing_the_class_makes_nothing);
+	STAGE_TEST(racing_userd_leaves_the_gpu_at_our_page);
+	STAGE_TEST(racing_the_old_heap_makes_nothing);
+	STAGE_TEST(memory_won_in_a_race_ends_the_program);
+	STAGE_TEST(driver_calls_on_other_files_do_not_go_on);
+	STAGE_TEST(roots_that_give_no_clients_end_the_program);
+	return 0;
+}
