@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "base/own.h"
 
 enum { ANSWER_TIMEOUT_S = 20 };
@@ -33,30 +34,7 @@ int runtime_check_name(const char *name, struct bf_error *err)
 
 int runtime_folder(char *to, size_t room, struct bf_error *err)
 {
-	const char *given = getenv("BELFRY_RUNTIME_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
-	struct stat st;
-	int length;
-
-	if (given && *given)
-		length = snprintf(to, room, "%s", given);
-	else if (xdg && *xdg)
-		length = snprintf(to, room, "%s/belfry", xdg);
-	else if (geteuid() == 0)
-		length = snprintf(to, room, "/run/belfry");
-	else
-		length = snprintf(to, room, "/tmp/belfry-%u", geteuid());
-	if (length < 0 || (size_t)length >= room)
-		return bf_fail(err, ENAMETOOLONG,
-			       "folder for sockets: its path is too long; set BELFRY_RUNTIME_DIR");
-	if (mkdir(to, 0700) && errno != EEXIST)
-		return bf_fail(err, errno, "%s: cannot be made: %s; set BELFRY_RUNTIME_DIR to another folder",
-			       to, strerror(errno));
-	if (lstat(to, &st))
-		return bf_fail(err, errno, "%s: %s", to, strerror(errno));
-	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 022)
-		return bf_fail(err, EPERM,
-			       "%s: not a folder of yours alone; set BELFRY_RUNTIME_DIR to another", to);
-	return 0;
+	return bf_runtime_folder(to, room, err);
 }
 
 static int socket_address(const char *name, struct sockaddr_un *address, struct bf_error *err)

@@ -1,0 +1,42 @@
+#include "base/folder.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int bf_own_folder(const char *path, const char *variable, struct bf_error *err)
+{
+	struct stat st;
+
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return bf_fail(err, errno, "%s: cannot be made: %s; set %s to another folder", path,
+			       strerror(errno), variable);
+	if (lstat(path, &st))
+		return bf_fail(err, errno, "%s: %s", path, strerror(errno));
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 022)
+		return bf_fail(err, EPERM, "%s: not a folder of yours alone; set %s to another", path,
+			       variable);
+	return 0;
+}
+
+int bf_runtime_folder(char *to, size_t room, struct bf_error *err)
+{
+	const char *given = getenv("BELFRY_RUNTIME_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
+	int length;
+
+	if (given && *given)
+		length = snprintf(to, room, "%s", given);
+	else if (xdg && *xdg)
+		length = snprintf(to, room, "%s/belfry", xdg);
+	else if (geteuid() == 0)
+		length = snprintf(to, room, "/run/belfry");
+	else
+		length = snprintf(to, room, "/tmp/belfry-%u", geteuid());
+	if (length < 0 || (size_t)length >= room)
+		return bf_fail(err, ENAMETOOLONG,
+			       "folder for sockets: its path is too long; set BELFRY_RUNTIME_DIR");
+	return bf_own_folder(to, "BELFRY_RUNTIME_DIR", err);
+}
