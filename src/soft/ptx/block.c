@@ -6,8 +6,10 @@
 
 #include "soft/ptx/lane.h"
 
-/* Ops a warp runs before the next one has its turn, and the stop flag is looked at. */
+/* Ops a warp runs before the next one has its turn, and the stop flag and the budget are looked at: fewer when the
+ * budget is so small that not all warps would have a turn. */
 #define SLICE_OPS 2048u
+#define SLICE_MIN_OPS 32u
 
 #ifdef PTX_HAS_V3
 uint32_t ptx_fragment_run_v3(struct ptx_warp *warp, uint32_t limit);
@@ -207,6 +209,7 @@ void ptx_block_start(struct ptx_block *b, const uint32_t index[3], uint32_t sm)
 	b->sm = sm;
 	b->cost = 0;
 	b->next_warp = 0;
+	b->idle_warps = 0;
 	b->live_threads = b->thread_count;
 	b->state = PTX_STATE_RUNNING;
 	memset(b->barriers, 0, sizeof(b->barriers));
@@ -229,9 +232,8 @@ static uint32_t fragment_run(struct ptx_warp *w, uint32_t limit)
 }
 
 /* One warp's turn; whether it could run at all. */
-static bool warp_turn(struct ptx_warp *w)
+static bool warp_turn(struct ptx_warp *w, uint32_t left)
 {
-	uint32_t left = SLICE_OPS;
 	bool has_run = false;
 
 	while (left && w->live && w->block->state == PTX_STATE_RUNNING) {
@@ -248,29 +250,37 @@ static bool warp_turn(struct ptx_warp *w)
 	return has_run;
 }
 
-/* All warps once. */
-static void block_round(struct ptx_block *b)
+/* The next warp's turn. When no warp could run, once around, none ever will. */
+static void block_step(struct ptx_block *b, uint32_t ops)
 {
-	bool has_run = false;
+	struct ptx_warp *w = &b->warps[b->next_warp];
 
-	for (uint32_t n = 0; n < b->warp_count && b->state == PTX_STATE_RUNNING; n++) {
-		struct ptx_warp *w = &b->warps[b->next_warp];
-
-		b->next_warp = b->next_warp + 1 < b->warp_count ? b->next_warp + 1 : 0;
-		if (w->live)
-			has_run |= warp_turn(w);
-	}
+	b->next_warp = b->next_warp + 1 < b->warp_count ? b->next_warp + 1 : 0;
+	if (w->live && warp_turn(w, ops))
+		b->idle_warps = 0;
+	else
+		b->idle_warps++;
 	if (b->state != PTX_STATE_RUNNING)
 		return;
 	if (!b->live_threads)
 		b->state = PTX_STATE_DONE;
-	else if (!has_run)
+	else if (b->idle_warps > b->warp_count)
 		ptx_fault_set(&b->warps[0], NULL, PTX_FAULT_BARRIER, 0, 0, 0, false);
+}
+
+static uint32_t slice_ops(const struct ptx_block *b, uint64_t max_cost)
+{
+	uint64_t ops = max_cost / PTX_LANES / b->warp_count;
+
+	if (!max_cost || ops > SLICE_OPS)
+		return SLICE_OPS;
+	return ops < SLICE_MIN_OPS ? SLICE_MIN_OPS : (uint32_t)ops;
 }
 
 enum ptx_state ptx_block_run(struct ptx_block *b, uint64_t max_cost, const uint32_t *stop, uint64_t *cost)
 {
-	uint64_t before = b->cost;
+	uint64_t before = b->run_cost = b->cost;
+	uint32_t ops = slice_ops(b, max_cost);
 
 	memset(b->spans, 0, sizeof(b->spans));
 	while (b->state == PTX_STATE_RUNNING) {
@@ -278,7 +288,7 @@ enum ptx_state ptx_block_run(struct ptx_block *b, uint64_t max_cost, const uint3
 			break;
 		if (max_cost && b->cost - before >= max_cost)
 			break;
-		block_round(b);
+		block_step(b, ops);
 	}
 	if (cost)
 		*cost += b->cost - before;

@@ -62,6 +62,8 @@ struct ptx_block {
 	uint32_t thread_count;
 	uint32_t live_threads;
 	uint32_t next_warp;
+	uint32_t idle_warps; /* in a row that could not run */
+	uint64_t run_cost;   /* cost when ptx_block_run was last called */
 	uint32_t index[3];
 	uint32_t sm;
 	struct ptx_barrier barriers[PTX_BARRIERS];

@@ -21,9 +21,9 @@ int ptx_parse_variable_type(struct ptx_loader *loader, struct ptx_variable_type 
 	int rc;
 
 	*type = (struct ptx_variable_type){ .vector = 1 };
-	if (ptx_accept(loader, ".attribute")) { /* .managed: the caller's memory is managed or it is not */
-		while (t->kind != PTX_TOKEN_END && !ptx_token_is(t, ")"))
-			ptx_lex_next(&loader->lex);
+	if (ptx_accept(loader, ".attribute")) {
+		for (; t->kind != PTX_TOKEN_END && !ptx_token_is(t, ")"); ptx_lex_next(&loader->lex))
+			type->is_managed |= ptx_token_is(t, ".managed");
 		rc = ptx_expect(loader, ")");
 		if (rc)
 			return rc;
@@ -202,7 +202,10 @@ static int declare_name(struct ptx_loader *loader, enum ptx_space space, const s
 		s->bytes = 0;
 	if (s->bytes > PTX_VARIABLE_MAX_BYTES)
 		return ptx_refuse(loader, t->line, "a variable of more than 2^40 bytes");
-	return declare_one(loader, s, is_extern, is_visible, is_open);
+	rc = declare_one(loader, s, is_extern, is_visible, is_open);
+	if (!rc && type->is_managed && space == PTX_SPACE_GLOBAL)
+		loader->module->variables[loader->module->variable_count - 1].is_managed = true;
+	return rc;
 }
 
 int ptx_parse_declaration(struct ptx_loader *loader, enum ptx_space space, bool is_extern, bool is_visible)

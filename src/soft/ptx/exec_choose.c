@@ -56,7 +56,9 @@ static uint64_t now_of(const struct ptx_warp *w)
 {
 	const struct ptx_host *host = w->block->host;
 
-	return host->now_ns ? host->now_ns(host->ctx) : 0;
+	return host->now_ns
+		       ? host->now_ns(host->ctx, w->block->sm, w->block->cost + w->cost - w->block->run_cost)
+		       : 0;
 }
 
 /* A special register that is the same for all lanes. */

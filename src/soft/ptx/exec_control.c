@@ -130,13 +130,21 @@ PTX_HANDLER(barrier)
 	ptx_barrier_check(w->block, id);
 }
 
-/* A string in device memory, or NULL if its end is not in the span it starts in. */
-static const char *device_text(struct ptx_block *block, uint64_t address)
-{
-	const uint8_t *at = ptx_span_find(block, address, 1, false);
-	const struct ptx_span *s = &block->spans[0];
+enum { FORMAT_BYTES = 4096, ASSERT_BYTES = 72 };
 
-	return at && memchr(at, 0, (size_t)(s->bytes - (address - s->base))) ? (const char *)at : NULL;
+/* A string of device memory, cut off where there is no room for more: others may change it while we look. False if its
+ * end is not in the span it starts in. */
+static bool device_text(struct ptx_block *block, uint64_t address, char *to, size_t room)
+{
+	const volatile uint8_t *at = ptx_span_find(block, address, 1, false);
+	const struct ptx_span *s = &block->spans[0];
+	uint64_t left = at ? s->bytes - (address - s->base) : 0;
+	size_t length = 0;
+
+	while (length < left && length < room - 1 && (to[length] = (char)at[length]))
+		length++;
+	to[length] = 0;
+	return at && length < left;
 }
 
 static uint64_t argument(const struct ptx_warp *w, const struct ptx_copy *c, unsigned lane)
@@ -150,12 +158,13 @@ static uint64_t argument(const struct ptx_warp *w, const struct ptx_copy *c, uns
 static void print_one(struct ptx_warp *w, const struct ptx_op *op, const struct ptx_copy *c, unsigned lane)
 {
 	const struct ptx_host *host = w->block->host;
-	struct ptx_print print = { .format = device_text(w->block, argument(w, c, lane)) };
+	char format[FORMAT_BYTES];
+	struct ptx_print print = { .format = format };
 	uint64_t args = argument(w, c + 1, lane) - PTX_LOCAL_WINDOW;
 	uint32_t room = w->block->local_bytes;
 	int32_t result = -1;
 
-	if (!print.format) {
+	if (!device_text(w->block, argument(w, c, lane), format, sizeof(format))) {
 		ptx_fault_set(w, op, PTX_FAULT_ADDRESS, lane, argument(w, c, lane), 1, false);
 		return;
 	}
@@ -187,14 +196,14 @@ PTX_HANDLER(assert_fail)
 {
 	const struct ptx_copy *c = w->block->module->copies + op->offset;
 	unsigned lane = (unsigned)__builtin_ctz(mask);
-	const char *text[3] = { device_text(w->block, argument(w, c, lane)),
-				device_text(w->block, argument(w, c + 1, lane)),
-				device_text(w->block, argument(w, c + 3, lane)) };
+	char condition[ASSERT_BYTES], file[ASSERT_BYTES], function[ASSERT_BYTES];
 
+	device_text(w->block, argument(w, c, lane), condition, sizeof(condition));
+	device_text(w->block, argument(w, c + 1, lane), file, sizeof(file));
+	device_text(w->block, argument(w, c + 3, lane), function, sizeof(function));
 	ptx_fault_set(w, op, PTX_FAULT_ASSERT, lane, 0, 0, false);
-	snprintf(w->block->fault.text, sizeof(w->block->fault.text), "%s:%u: %s: assertion `%s' failed",
-		 text[1] ? text[1] : "?", (unsigned)argument(w, c + 2, lane), text[2] ? text[2] : "?",
-		 text[0] ? text[0] : "?");
+	snprintf(w->block->fault.text, sizeof(w->block->fault.text), "%s:%u: %s: assertion `%s' failed", file,
+		 (unsigned)argument(w, c + 2, lane), function, condition);
 }
 
 uint32_t PTX_BUILT(ptx_fragment_run)(struct ptx_warp *w, uint32_t limit)

@@ -249,6 +249,7 @@ struct ptx_variable_type {
 	enum ptx_type type;
 	uint32_t align;
 	uint32_t vector;
+	bool is_managed;
 };
 int ptx_parse_variable_type(struct ptx_loader *loader, struct ptx_variable_type *type);
 int ptx_parse_array(struct ptx_loader *loader, uint64_t *count, bool *is_open);

@@ -1,4 +1,5 @@
 /* The text outside of function bodies. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +17,12 @@ static int parse_version(struct ptx_loader *loader)
 
 	if (t->kind == PTX_TOKEN_F64)
 		memcpy(&version, &t->bits, sizeof(version));
-	if (!(version >= 5.95 && version < 9.95))
-		return ptx_refuse(loader, t->line, ".version: 6.0 to 9.x is understood");
+	if (!(version >= 5.95 && version < 9.95)) {
+		ptx_complain(loader, t->line, ".version: 6.0 to 9.x is understood");
+		if (loader->err)
+			loader->err->code = ENOTSUP;
+		return -ENOTSUP;
+	}
 	loader->module->version = (uint32_t)(version * 10 + 0.5);
 	ptx_lex_next(&loader->lex);
 	return 0;

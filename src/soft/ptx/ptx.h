@@ -66,12 +66,14 @@ struct ptx_variable {
 	bool is_const;
 	bool is_extern;
 	bool is_visible;
+	bool is_managed;     /* the host must see it at the same address */
 	const uint8_t *data; /* the first data_bytes of it; the rest is zero */
 	uint64_t data_bytes;
 	const struct ptx_reloc *relocs;
 	uint32_t reloc_count;
 };
 
+/* -ENOTSUP: PTX of a version that is not known here; -EINVAL: anything else that is wrong with it. */
 int ptx_module_load(const char *text, size_t length, struct ptx_module **module, struct bf_error *err);
 void ptx_module_free(struct ptx_module *module);
 
@@ -111,7 +113,8 @@ struct ptx_host {
 	 * cache of spans misses; the cache is dropped whenever ptx_block_run starts. */
 	bool (*translate)(void *ctx, uint64_t address, uint32_t bytes, bool is_write, struct ptx_span *span);
 	int (*print)(void *ctx, const struct ptx_print *print);
-	uint64_t (*now_ns)(void *ctx);
+	/* %globaltimer. `cost`: what this ptx_block_run has executed so far, on `sm`. */
+	uint64_t (*now_ns)(void *ctx, uint32_t sm, uint64_t cost);
 };
 
 struct ptx_launch {
