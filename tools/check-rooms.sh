@@ -17,7 +17,7 @@ may() {
 
 may base
 may rm base
-may soft base
+may soft rm base
 may gate rm base
 may warden gate rm base
 may server warden gate rm base
