@@ -1,0 +1,179 @@
+/* The front end: reads a channel's ring and its commands, word by word, each word once. What they ask of the engines is
+ * done by workers; the channel waits for it. */
+#include <string.h>
+
+#include "soft/hw/state.h"
+
+static uint32_t *userd_at(const struct hw_channel *ch, uint32_t word)
+{
+	return (uint32_t *)(void *)(ch->userd->at + ch->userd_offset + word);
+}
+
+/* The program wrote its entries and commands before GP_PUT: what this reads, later reads find complete. */
+static uint32_t read_put(const struct hw_channel *ch)
+{
+	return __atomic_load_n(userd_at(ch, SOFT_USERD_GP_PUT), __ATOMIC_ACQUIRE);
+}
+
+/* Take the next entry of the ring; false if there is none. */
+static bool fetch_entry(struct hw_channel *ch, uint64_t now_ns)
+{
+	struct hw_fetch *f = &ch->fetch;
+	uint32_t put = read_put(ch);
+	uint64_t entry;
+
+	if (put == f->get) {
+		ch->is_idle = true;
+		return false;
+	}
+	if (put >= ch->ring_entries)
+		return hw_channel_fail(ch, SOFT_ERROR_METHOD, put, "GP_PUT is not in the ring");
+	if (ch->is_idle && ch->time_ns < now_ns) /* it came only now */
+		ch->time_ns = now_ns;
+	ch->is_idle = false;
+	if (!hw_space_read(ch->space, ch->ring_address + 8ull * f->get, &entry, sizeof(entry)))
+		return hw_channel_fail(ch, SOFT_ERROR_MMU, ch->ring_address + 8ull * f->get, "the ring");
+	f->address = SOFT_ENTRY_ADDRESS(entry);
+	f->segment_words = SOFT_ENTRY_WORDS(entry);
+	return true;
+}
+
+static void entry_done(struct hw_channel *ch)
+{
+	struct hw_fetch *f = &ch->fetch;
+
+	f->get = (f->get + 1) & (ch->ring_entries - 1);
+	__atomic_store_n(userd_at(ch, SOFT_USERD_GP_GET), f->get, __ATOMIC_RELEASE);
+}
+
+/* Words into the buffer; false if there are none, or the channel has failed. */
+static bool fetch_words(struct hw_channel *ch, uint64_t now_ns)
+{
+	struct hw_fetch *f = &ch->fetch;
+	uint32_t count;
+
+	if (!f->segment_words && !fetch_entry(ch, now_ns))
+		return false;
+	count = f->segment_words < HW_FETCH_WORDS ? f->segment_words : HW_FETCH_WORDS;
+	if (!hw_space_read(ch->space, f->address, f->words, 4ull * count))
+		return hw_channel_fail(ch, SOFT_ERROR_MMU, f->address, "commands");
+	f->at = 0;
+	f->count = count;
+	f->address += 4ull * count;
+	f->segment_words -= count;
+	ch->time_ns += (uint64_t)(count + 1) * HW_WORD_NS;
+	if (!f->segment_words)
+		entry_done(ch);
+	return true;
+}
+
+static bool begin_command(struct hw_channel *ch, uint32_t word, uint32_t *budget)
+{
+	struct hw_fetch *f = &ch->fetch;
+	uint32_t count = word >> 16 & 0x1fff;
+
+	f->operation = word >> 29;
+	f->subchannel = word >> 13 & 7;
+	f->method = (word & 0xfff) << 2;
+	switch (f->operation) {
+	case SOFT_OP_INC:
+	case SOFT_OP_NON_INC:
+	case SOFT_OP_ONE_INC:
+		f->left = count;
+		return true;
+	case SOFT_OP_IMMEDIATE:
+		return hw_method(ch, f->subchannel, f->method, count, budget);
+	default:
+		return hw_channel_fail(ch, SOFT_ERROR_METHOD, word, "no such operation");
+	}
+}
+
+static bool command_word(struct hw_channel *ch, uint32_t word, uint32_t *budget)
+{
+	struct hw_fetch *f = &ch->fetch;
+	uint32_t method = f->method;
+
+	if (!f->left)
+		return begin_command(ch, word, budget);
+	f->left--;
+	if (f->operation != SOFT_OP_NON_INC)
+		f->method += 4;
+	if (f->operation == SOFT_OP_ONE_INC)
+		f->operation = SOFT_OP_NON_INC;
+	return hw_method(ch, f->subchannel, method, word, budget);
+}
+
+/* Whether what it waited for has come; its time is then when that was. */
+static bool work_is_done(struct hw_channel *ch, uint64_t now_ns)
+{
+	switch (ch->work) {
+	case HW_WORK_LAUNCH:
+		if (ch->launch->done_count < ch->launch->block_count || ch->launch->end_ns > now_ns)
+			return false;
+		ch->time_ns = ch->launch->end_ns;
+		hw_launch_bury(ch->launch);
+		ch->launch = NULL;
+		break;
+	case HW_WORK_COPY:
+		if (!ch->copy.is_done || ch->copy.end_ns > now_ns)
+			return false;
+		ch->time_ns = ch->copy.end_ns;
+		break;
+	case HW_WORK_ACQUIRE:
+		if (!hw_acquire_is_met(ch))
+			return false;
+		if (ch->time_ns < now_ns)
+			ch->time_ns = now_ns;
+		break;
+	default:
+		break;
+	}
+	ch->work = HW_WORK_NONE;
+	ch->group->gpu->has_news = true;
+	return true;
+}
+
+void hw_front_run(struct hw_channel *ch, uint64_t now_ns, uint32_t *budget)
+{
+	struct hw_fetch *f = &ch->fetch;
+
+	while (*budget && !ch->group->has_error) {
+		if (ch->work != HW_WORK_NONE && !work_is_done(ch, now_ns))
+			return;
+		if (ch->time_ns > now_ns + HW_SLACK_NS)
+			return;
+		if (f->at == f->count && !fetch_words(ch, now_ns))
+			return;
+		while (*budget && f->at < f->count) {
+			if (!command_word(ch, f->words[f->at++], budget))
+				break;
+		}
+		*budget -= *budget ? 1 : 0;
+	}
+}
+
+void hw_front_look(struct hw_channel *ch, uint64_t now_ns)
+{
+	const struct hw_fetch *f = &ch->fetch;
+
+	ch->is_ready = false;
+	if (!hw_channel_is_live(ch))
+		return;
+	switch (ch->work) {
+	case HW_WORK_LAUNCH:
+	case HW_WORK_COPY:
+		ch->is_ready = true;
+		return;
+	case HW_WORK_ACQUIRE:
+		ch->is_ready = ch->group->has_error || hw_acquire_is_met(ch);
+		return;
+	default:
+		break;
+	}
+	ch->is_ready = f->at < f->count || f->segment_words || read_put(ch) != f->get;
+	if (ch->is_ready && ch->is_idle) {
+		ch->is_idle = false;
+		if (ch->time_ns < now_ns)
+			ch->time_ns = now_ns;
+	}
+}

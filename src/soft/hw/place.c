@@ -1,0 +1,190 @@
+/* Blocks on SMs: as many as an SM's threads, registers and shared memory allow, breadth first over the SMs that the
+ * channel may use, one block of each waiting launch in turn. */
+#include <stdlib.h>
+
+#include "soft/hw/state.h"
+
+/* What blocks of one group may take of the host's memory at once; one block may be bigger. */
+#define HOST_BYTES_MAX (1ull << 30)
+
+static bool is_allowed(const struct hw_launch *l, uint32_t sm)
+{
+	return l->mask[sm / 64] >> sm % 64 & 1;
+}
+
+/* More may be used than there is, right after a group has moved to a domain that runs. */
+static uint32_t fits(uint32_t all, uint32_t used, uint32_t each, uint32_t room)
+{
+	uint32_t n = used >= all ? 0 : each ? (all - used) / each : room;
+
+	return n < room ? n : room;
+}
+
+/* How many blocks of it fit beside what is there. */
+static uint32_t room_for(const struct hw_seat *seat, const struct hw_launch *l)
+{
+	uint32_t room = fits(HW_SM_BLOCKS, seat->blocks, 1, HW_SM_BLOCKS);
+
+	room = fits(HW_SM_THREADS, seat->threads, l->threads, room);
+	room = fits(HW_SM_SHARED_BYTES, seat->shared_bytes, l->shared_bytes, room);
+	return fits(HW_SM_REGISTERS, seat->registers, l->registers, room);
+}
+
+static bool has_host_room(const struct hw_launch *l)
+{
+	uint64_t used = l->channel->group->host_bytes;
+
+	return !used || (used < HOST_BYTES_MAX && l->host_bytes < HOST_BYTES_MAX - used);
+}
+
+bool hw_place_could(const struct hw_gpu *gpu, const struct hw_launch *l)
+{
+	const struct hw_seat empty = { 0 };
+	uint64_t room = 0;
+
+	for (uint32_t i = 0; i < gpu->options.sms; i++)
+		room += is_allowed(l, i) ? room_for(&empty, l) : 0;
+	if (!l->is_cooperative)
+		return room;
+	return room >= l->block_count && l->host_bytes * l->block_count <= HOST_BYTES_MAX;
+}
+
+/* How many fit now, beside what its unit has on the SMs. */
+static uint64_t room_now(const struct hw_gpu *gpu, const struct hw_launch *l)
+{
+	const struct hw_unit *unit = l->channel->group->unit;
+	uint64_t room = 0;
+
+	for (uint32_t i = 0; i < gpu->options.sms; i++)
+		room += is_allowed(l, i) ? room_for(&unit->seats[i], l) : 0;
+	return room;
+}
+
+static void seat_add(struct hw_seat *seat, struct hw_resident *r)
+{
+	const struct hw_launch *l = r->launch;
+
+	if (seat->residents) {
+		r->next = seat->residents;
+		r->prev = seat->residents->prev;
+		r->prev->next = r->next->prev = r;
+	} else {
+		seat->residents = r->next = r->prev = r;
+	}
+	seat->blocks++;
+	seat->threads += l->threads;
+	seat->shared_bytes += l->shared_bytes;
+	seat->registers += l->registers;
+}
+
+static void seat_remove(struct hw_seat *seat, struct hw_resident *r)
+{
+	const struct hw_launch *l = r->launch;
+
+	if (seat->residents == r)
+		seat->residents = r->next == r ? NULL : r->next;
+	r->prev->next = r->next;
+	r->next->prev = r->prev;
+	seat->blocks--;
+	seat->threads -= l->threads;
+	seat->shared_bytes -= l->shared_bytes;
+	seat->registers -= l->registers;
+}
+
+static struct hw_resident *take_resident(struct hw_launch *l)
+{
+	struct hw_resident *r = l->spare;
+
+	if (!r)
+		return calloc(1, sizeof(*r));
+	l->spare = r->next;
+	return r;
+}
+
+static bool put_on(struct hw_gpu *gpu, struct hw_launch *l, uint32_t sm)
+{
+	struct hw_seat *seat = &l->channel->group->unit->seats[sm];
+	struct hw_resident *r = take_resident(l);
+
+	if (!r)
+		return false;
+	r->launch = l;
+	r->sm = sm;
+	r->index = l->next_block++;
+	r->is_started = false;
+	if (!seat->residents && gpu->sms[sm].time_ns < l->start_ns)
+		gpu->sms[sm].time_ns = l->start_ns;
+	seat_add(seat, r);
+	l->resident_count++;
+	l->channel->group->host_bytes += l->host_bytes;
+	return true;
+}
+
+/* One block, on the next SM that has room. */
+static bool place_one(struct hw_gpu *gpu, struct hw_launch *l)
+{
+	const struct hw_seat *seats = l->channel->group->unit->seats;
+
+	if (!has_host_room(l))
+		return false;
+	for (uint32_t n = 0; n < gpu->options.sms; n++) {
+		uint32_t sm = (l->next_sm + n) % gpu->options.sms;
+
+		if (!is_allowed(l, sm) || !room_for(&seats[sm], l))
+			continue;
+		l->next_sm = sm + 1;
+		return put_on(gpu, l, sm);
+	}
+	return false;
+}
+
+/* All blocks of a cooperative launch or none. */
+static bool place_some(struct hw_gpu *gpu, struct hw_launch *l)
+{
+	bool has_placed = false;
+
+	if (!l->is_cooperative)
+		return place_one(gpu, l);
+	if (room_now(gpu, l) < l->block_count)
+		return false;
+	while (l->next_block < l->block_count && place_one(gpu, l))
+		has_placed = true;
+	return has_placed;
+}
+
+void hw_place(struct hw_gpu *gpu, struct hw_unit *unit)
+{
+	bool has_placed = true;
+
+	while (has_placed) {
+		struct hw_launch **at = &unit->waiting;
+
+		has_placed = false;
+		while (*at) {
+			struct hw_launch *l = *at;
+
+			has_placed |= place_some(gpu, l);
+			if (l->next_block == l->block_count)
+				*at = l->next;
+			else
+				at = &l->next;
+		}
+	}
+}
+
+void hw_resident_remove(struct hw_resident *r)
+{
+	struct hw_launch *l = r->launch;
+
+	seat_remove(&l->channel->group->unit->seats[r->sm], r);
+	l->channel->group->host_bytes -= l->host_bytes;
+	l->resident_count--;
+	r->next = l->spare;
+	l->spare = r;
+}
+
+void hw_resident_move(struct hw_resident *r, struct hw_unit *from, struct hw_unit *to)
+{
+	seat_remove(&from->seats[r->sm], r);
+	seat_add(&to->seats[r->sm], r);
+}

@@ -1,0 +1,344 @@
+/* What the files of this room share. Everything here is under the lock of the cores, unless it says otherwise. Workers
+ * hold it to choose work and to account for it, never while they run a block or copy. */
+#ifndef BELFRY_SOFT_HW_STATE_H
+#define BELFRY_SOFT_HW_STATE_H
+
+#include <pthread.h>
+
+#include "soft/hw/clock.h"
+#include "soft/hw/hw.h"
+
+enum {
+	HW_QUANTUM_NS = 400000,	   /* of model time: a block's turn on its SM */
+	HW_LATE_NS = 100000,	   /* an SM that waits for a worker, before another is woken */
+	HW_LAG_NS = 2000000,	   /* how far the clock may get ahead of what was really run */
+	HW_SWITCH_NS = 50000,	   /* from one unit to another */
+	HW_TIMESLICE_US = 2000,	   /* the default */
+	HW_EFFECT_NS = 1000,	   /* the front end's time for a method that does something */
+	HW_WORD_NS = 4,		   /* and for a word of commands */
+	HW_POLL_NS = 100000,	   /* how often a semaphore that somebody waits for is looked at */
+	HW_SLACK_NS = 16000,	   /* the front end need not wait for less than this */
+	HW_AHEAD_NS = 1000000,	   /* of the clock, where it is not paced */
+	HW_BUDGET = 64,		   /* what the front end does before others have the lock */
+	HW_COPY_BYTES = 256 << 10, /* at most this much in one go */
+	HW_FETCH_WORDS = 128,
+	HW_SUBCHANNELS = 8,
+	HW_SM_THREADS = 2048,
+	HW_SM_BLOCKS = 32,
+	HW_SM_REGISTERS = 65536,
+	HW_SM_SHARED_BYTES = 228 << 10,
+	HW_BLOCK_SHARED_BYTES = 1 << 10, /* that every block takes besides its own */
+};
+
+struct hw_memory {
+	uint32_t count;	    /* atomic */
+	struct hw_gpu *gpu; /* whose memory it is, or NULL */
+	uint64_t bytes;
+	uint8_t *at;
+	int file;
+};
+
+struct hw_map {
+	uint64_t address, bytes, offset;
+	struct hw_memory *memory;
+	bool is_writable;
+};
+
+/* Sorted, and never changed once blocks can see it: a changed copy takes its place. */
+struct hw_maps {
+	struct hw_maps *next; /* hw_space::old */
+	uint32_t count;
+	struct hw_map map[];
+};
+
+struct hw_coded {
+	uint32_t number;
+	struct hw_code *code;
+};
+
+struct hw_space {
+	uint32_t count; /* atomic */
+	struct hw_gpu *gpu;
+	struct hw_maps *maps;	/* atomic: read by running blocks */
+	struct hw_maps *old;	/* replaced while something ran */
+	uint32_t running_count; /* blocks and copies that use it at this moment */
+	uint32_t hold_count;	/* nothing of it is started while somebody holds it */
+	struct hw_coded *codes;
+	uint32_t code_count;
+	pthread_mutex_t print_lock; /* of what follows; taken last */
+	struct hw_memory *print_memory;
+	uint64_t print_offset;
+	uint32_t print_bytes;
+	uint64_t print_head, print_lost; /* ours; the program is told */
+};
+
+struct hw_code {
+	uint32_t count; /* atomic */
+	struct ptx_module *module;
+};
+
+/* A block on an SM, or several one after the other. */
+struct hw_resident {
+	struct hw_resident *next, *prev; /* hw_seat::residents */
+	struct hw_launch *launch;
+	struct ptx_block *block; /* made by the worker that runs it first */
+	uint64_t index;		 /* in the grid, x fastest */
+	uint32_t sm;
+	bool is_started;
+};
+
+struct hw_launch {
+	struct hw_launch *next; /* hw_unit::waiting or hw_cores::dead */
+	struct hw_channel *channel;
+	struct hw_gpu *gpu; /* for %globaltimer, without the lock */
+	struct hw_space *space;
+	struct hw_code *code;
+	struct ptx_launch ptx;
+	struct ptx_host host;
+	uint64_t mask[SOFT_SMS_MAX / 64];
+	uint64_t block_count, next_block, done_count;
+	uint64_t start_ns, end_ns;
+	uint32_t threads, shared_bytes, registers; /* a block takes of an SM */
+	uint64_t host_bytes;			   /* a block takes of the host */
+	uint32_t resident_count, next_sm;
+	uint32_t stop; /* atomic: not 0, and its blocks come back soon */
+	bool is_cooperative, is_dropped;
+	struct hw_resident *spare; /* that have no block, but may have made what runs one */
+	uint8_t params[];
+};
+
+struct hw_copy {
+	uint64_t in, out;
+	int32_t pitch_in, pitch_out;
+	uint64_t line_bytes; /* written a line */
+	uint32_t line_count;
+	uint32_t line; /* how far it is */
+	uint64_t column;
+	bool is_remap;
+	uint32_t component_bytes, in_count, out_count, from[4], constant[2];
+	uint64_t end_ns;
+	bool is_done;
+};
+
+enum hw_work { HW_WORK_NONE, HW_WORK_LAUNCH, HW_WORK_COPY, HW_WORK_ACQUIRE };
+
+/* How far a channel has got in its ring. */
+struct hw_fetch {
+	uint32_t get; /* ours; the one in USERD is only told */
+	uint64_t address;
+	uint32_t segment_words; /* still to fetch there */
+	uint32_t words[HW_FETCH_WORDS], at, count;
+	uint32_t operation, subchannel, method, left; /* the command whose words come now */
+};
+
+/* What methods have set. */
+struct hw_methods {
+	uint32_t class[HW_SUBCHANNELS];
+	uint32_t sem_lo, sem_hi, payload_lo, payload_hi, sem_execute;
+	uint32_t send_a;
+	uint32_t in_hi, in_lo, out_hi, out_lo, pitch_in, pitch_out, line_length, line_count;
+	uint32_t constant[2], components;
+};
+
+struct hw_channel {
+	struct hw_channel *next; /* hw_group::channels */
+	struct hw_group *group;
+	struct hw_space *space;
+	struct hw_memory *userd, *notifier;
+	uint64_t userd_offset, ring_address;
+	uint32_t ring_entries, token;
+	bool is_scheduled, is_disabled;
+	bool is_ready; /* as of the last look: it could go on */
+	bool is_idle;  /* as of the last look: the ring was empty */
+	uint64_t mask[SOFT_SMS_MAX / 64];
+	uint64_t time_ns; /* when what it has done so far was done */
+	struct hw_fetch fetch;
+	struct hw_methods methods;
+	enum hw_work work; /* what it waits for */
+	struct hw_launch *launch;
+	struct hw_copy copy;
+};
+
+struct hw_group {
+	struct hw_group *next; /* hw_gpu::groups */
+	uint32_t count;
+	struct hw_gpu *gpu;
+	struct hw_unit *unit;
+	struct hw_channel *channels;
+	uint64_t timeslice_us;
+	uint32_t interleave, domain, hold_count;
+	bool is_scheduled, has_error;
+	bool has_run; /* in this turn */
+	uint64_t host_bytes;
+	struct soft_time_params time;
+};
+
+/* What a unit has on one SM. While it is not its turn it stays there, and takes nothing from others. */
+struct hw_seat {
+	struct hw_resident *residents; /* a ring; the next to run */
+	uint32_t threads, blocks, shared_bytes, registers;
+};
+
+/* What takes turns: a group, or all groups of a domain. */
+struct hw_unit {
+	struct hw_unit *next; /* hw_gpu::units, in the order of turns */
+	uint32_t domain, hold_count;
+	uint32_t count;		   /* its groups, and who else must find it again */
+	struct hw_launch *waiting; /* with blocks that have no SM yet */
+	uint32_t turns_left;	   /* in this round */
+	uint64_t debt_ns;	   /* held beyond its timeslices */
+	struct hw_seat seats[];
+};
+
+struct hw_sm {
+	uint64_t time_ns; /* up to when it has run */
+	uint64_t part;	  /* of a ns, in parts of the rate */
+	struct hw_resident *running;
+};
+
+struct hw_gpu {
+	struct hw_gpu *next; /* hw_cores::gpus */
+	struct hw_cores *cores;
+	struct hw_options options;
+	struct hw_clock clock;
+	uint64_t used_bytes; /* atomic */
+	uint8_t *bell;
+	int bell_file;
+	pthread_t front;
+	uint32_t front_is_ending; /* atomic */
+	struct hw_group *groups;
+	struct hw_unit *units;
+	struct hw_channel *channels[SOFT_CHANNELS_MAX];
+	uint32_t channel_count, next_channel;
+	/* the turn */
+	struct hw_unit *holder, *last_holder; /* NULL: nobody; the one before it that was not NULL */
+	uint64_t turn_start_ns, turn_end_ns, turn_front_ns; /* begin, end, up to when it was charged */
+	uint64_t free_ns;				    /* when the last turn ended */
+	uint64_t busy_ns;
+	/* the engines */
+	struct hw_sm *sms;
+	uint64_t copy_ns;
+	struct hw_channel *copy_running;
+	uint32_t next_copy;
+	uint32_t copy_count; /* channels with a copy */
+	bool has_news;	     /* somebody must look at channels and turns, */
+	uint64_t event_ns;   /* and in any case then */
+	bool is_polling;     /* a channel waits for a semaphore, */
+	uint64_t poll_ns;    /* which is looked at then */
+};
+
+struct hw_cores {
+	pthread_mutex_t lock;
+	pthread_cond_t work;  /* workers without any */
+	pthread_cond_t quiet; /* something that ran came back */
+	struct hw_gpu *gpus, *next_gpu;
+	pthread_t *threads;
+	uint32_t thread_count, idle_count, waiter_count; /* of work, of quiet */
+	uint64_t watched_ns; /* until when the worker that watches the time sleeps; HW_NEVER: none does */
+	bool is_ending;
+	struct hw_launch *dead; /* to be freed without the lock */
+};
+
+/* cores.c */
+void hw_lock(struct hw_cores *cores);
+void hw_unlock(struct hw_cores *cores); /* and frees the dead */
+void hw_kick(struct hw_cores *cores);	/* there may be work */
+
+/* memory.c: a sealed memfd and where it is mapped, or -errno. */
+int hw_file_new(const char *name, uint64_t bytes, uint8_t **at);
+
+/* space.c. Callers hold the lock, or something of the space runs. */
+bool hw_space_translate(struct hw_space *space, uint64_t address, uint64_t bytes, bool is_write,
+			struct ptx_span *span);
+/* Where address lies on the host, and in *run how many bytes from there on, at most `bytes`. */
+uint8_t *hw_space_at(struct hw_space *space, uint64_t address, uint64_t bytes, bool is_write, uint64_t *run);
+bool hw_space_read(struct hw_space *space, uint64_t address, void *to, uint64_t bytes);
+bool hw_space_write(struct hw_space *space, uint64_t address, const void *from, uint64_t bytes);
+/* How many bytes of a map follow this place on the host. */
+uint64_t hw_space_room(struct hw_space *space, const void *host);
+/* code.c: with a reference, or NULL. */
+struct hw_code *hw_space_find_code(struct hw_space *space, uint32_t number);
+void hw_space_drop_codes(struct hw_space *space);
+
+/* print.c */
+int hw_print(struct hw_space *space, const struct ptx_print *print);
+
+/* front.c: run commands of this channel that need no engine, up to *budget. */
+void hw_front_run(struct hw_channel *channel, uint64_t now_ns, uint32_t *budget);
+/* Is there anything it could do now? Looks at the ring and at the semaphore it waits for. */
+void hw_front_look(struct hw_channel *channel, uint64_t now_ns);
+
+/* method.c: whether the front end may go on with the next. */
+bool hw_method(struct hw_channel *channel, uint32_t subchannel, uint32_t method, uint32_t value,
+	       uint32_t *budget);
+bool hw_acquire_is_met(struct hw_channel *channel);
+
+/* copy.c */
+bool hw_copy_begin(struct hw_channel *channel, uint32_t launch);
+struct hw_copied {
+	uint64_t bytes; /* to be paid for */
+	uint64_t fault_address;
+	bool is_done, is_fault, is_write;
+};
+void hw_copy_run(struct hw_copy *copy, struct hw_space *space, uint64_t max_bytes, struct hw_copied *copied);
+
+/* launch.c */
+bool hw_launch_begin(struct hw_channel *channel);
+void hw_launch_drop(struct hw_launch *launch);
+void hw_launch_free(struct hw_launch *launch); /* without the lock */
+void hw_launch_bury(struct hw_launch *launch);
+
+/* place.c: blocks on SMs. */
+void hw_place(struct hw_gpu *gpu, struct hw_unit *unit);
+bool hw_place_could(const struct hw_gpu *gpu, const struct hw_launch *launch); /* all at once, if alone */
+void hw_resident_remove(struct hw_resident *resident);
+void hw_resident_move(struct hw_resident *resident, struct hw_unit *from, struct hw_unit *to);
+
+/* sm.c: one piece of work for a worker. */
+struct hw_job {
+	struct hw_gpu *gpu;
+	uint32_t sm;
+	struct hw_resident *resident; /* or a copy: */
+	struct hw_channel *channel;
+	uint64_t max_cost, max_bytes;
+	uint64_t taken_ns;
+};
+/* False: nothing to do before *next_ns (of the GPU's clock). */
+bool hw_job_take(struct hw_gpu *gpu, uint64_t now_ns, struct hw_job *job, uint64_t *next_ns);
+/* Another one, so late that a second worker is worth its waking; the GPU has a holder. */
+bool hw_job_is_waiting(struct hw_gpu *gpu, uint64_t now_ns);
+void hw_job_run(struct hw_job *job); /* without the lock before and after; takes it to account */
+/* Up to when the engine that is furthest behind has run, of those that run or could. */
+uint64_t hw_lowest_time_ns(struct hw_gpu *gpu);
+void hw_hold_clock(struct hw_gpu *gpu); /* so that it does not get away from that */
+bool hw_unit_is_running(const struct hw_gpu *gpu, const struct hw_unit *unit);
+bool hw_channel_is_live(const struct hw_channel *channel); /* it is to run, */
+bool hw_channel_may_run(const struct hw_channel *channel); /* and nobody holds it up for a moment */
+
+/* turns.c */
+bool hw_update(struct hw_gpu *gpu);	/* channels, turns, clock; whether anything had changed */
+bool hw_advance(struct hw_gpu *gpu);	/* the clock, where it is not paced and nothing is due before */
+void hw_charge_now(struct hw_gpu *gpu); /* the holder, for its turn so far */
+void hw_end_turn(struct hw_gpu *gpu);	/* nothing of the holder runs */
+void hw_unit_forget(struct hw_gpu *gpu, struct hw_unit *unit);
+
+/* group.c */
+void hw_group_release(struct hw_group *group); /* a reference, with the lock held */
+
+/* quiet.c: wait until nothing of it runs; whoever calls has seen to it that nothing is started. */
+enum hw_whose { HW_WHOSE_CHANNEL, HW_WHOSE_GROUP, HW_WHOSE_UNIT, HW_WHOSE_SPACE };
+void hw_wait_quiet(struct hw_gpu *gpu, enum hw_whose whose, const void *object);
+
+/* fault.c: end a group and those of its domain. */
+struct hw_fault {
+	uint32_t error;			 /* SOFT_ERROR_* */
+	const struct ptx_fault *ptx;	 /* or NULL */
+	const struct ptx_kernel *kernel; /* or NULL */
+	uint64_t address;
+	const char *text; /* or NULL */
+};
+void hw_group_fail(struct hw_group *group, const struct hw_fault *fault);
+/* The front end's way to say so; always false. */
+bool hw_channel_fail(struct hw_channel *channel, uint32_t error, uint64_t address, const char *text);
+
+#endif
