@@ -1,0 +1,286 @@
+/* The listening socket, and when it all ends. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/own.h"
+#include "soft/driver/server.h"
+
+enum {
+	FIRST_OPEN_S = 10,    /* so long it waits for the first, whatever linger says */
+	OTHER_ENDS_MS = 3000, /* one that has let go of its socket may still hold the lock */
+	STAY_S = 2,	      /* after somebody looked for us */
+	LATER_MS = 50,	      /* somebody is just looking for us: try to end again */
+	BACKLOG = 256,
+};
+
+void server_stay(struct server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	server->stay_ns = bf_now_ns() + STAY_S * 1000000000ull;
+	pthread_mutex_unlock(&server->lock);
+}
+
+void server_stop(struct server *server)
+{
+	uint64_t wake = 1;
+
+	pthread_mutex_lock(&server->lock);
+	server->is_stopping = true;
+	pthread_mutex_unlock(&server->lock);
+	if (write(server->wake_main, &wake, sizeof(wake)) < 0)
+		bf_log(BF_LOG_WARN, "not woken: the end comes late");
+}
+
+static int fill_address(const char *folder, struct sockaddr_un *address)
+{
+	int length;
+
+	memset(address, 0, sizeof(*address));
+	address->sun_family = AF_UNIX;
+	length = snprintf(address->sun_path, sizeof(address->sun_path), "%s/socket", folder);
+	return length < 0 || (size_t)length >= sizeof(address->sun_path) ? -ENAMETOOLONG : 0;
+}
+
+static bool is_answered(const struct sockaddr_un *address)
+{
+	cleanup_close int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	return sock >= 0 &&
+	       (!connect(sock, (const struct sockaddr *)address, sizeof(*address)) || errno == EAGAIN);
+}
+
+static int open_in(const char *folder, const char *name)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+/* Whoever holds this lock is the one that serves the folder; the kernel lets go of it however it ends. 1: another. */
+static int take_folder(struct server *server, const struct sockaddr_un *address)
+{
+	server->running = open_in(server->options.folder, "running");
+	if (server->running < 0)
+		return -errno;
+	for (int waited_ms = 0; flock(server->running, LOCK_EX | LOCK_NB); waited_ms += 10) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return -errno;
+		if (is_answered(address))
+			return 1;
+		if (waited_ms >= OTHER_ENDS_MS)
+			return -EBUSY;
+		poll(NULL, 0, 10);
+	}
+	return 0;
+}
+
+static int listen_at(struct server *server, const struct sockaddr_un *address)
+{
+	int one = 1, rc;
+	mode_t mask;
+	struct stat st;
+
+	unlink(address->sun_path); /* of one that was killed: we have its lock */
+	server->listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (server->listening < 0 || fstat(server->listening, &st))
+		return -errno;
+	server->sockets = st.st_dev;
+	mask = umask(0177);
+	rc = bind(server->listening, (const struct sockaddr *)address, sizeof(*address)) ? -errno : 0;
+	umask(mask);
+	if (rc)
+		return rc;
+	/* Before anybody can connect, so that every message says who sent it. */
+	if (setsockopt(server->listening, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) ||
+	    listen(server->listening, BACKLOG))
+		return -errno;
+	return 0;
+}
+
+static int take_signals(struct server *server)
+{
+	struct sigaction ignore = { .sa_handler = SIG_IGN };
+	sigset_t set;
+
+	sigaction(SIGPIPE, &ignore, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &set, NULL))
+		return -errno;
+	server->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	server->wake_main = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return server->signals < 0 || server->wake_main < 0 ? -errno : 0;
+}
+
+static void accept_all(struct server *server)
+{
+	for (int sock; (sock = accept4(server->listening, NULL, NULL, SOCK_CLOEXEC)) >= 0;)
+		endpoint_add(server, sock, NULL);
+	if (errno == EMFILE || errno == ENFILE)
+		poll(NULL, 0, LATER_MS); /* whoever waits there waits until somebody has closed something */
+}
+
+/* Nobody may be just about to open a file: whoever looks for a software GPU holds the folder's other lock meanwhile. */
+static bool may_end(struct server *server)
+{
+	cleanup_close int lock = open_in(server->options.folder, "lock");
+	struct sockaddr_un address;
+
+	if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB))
+		return false;
+	if (!fill_address(server->options.folder, &address))
+		unlink(address.sun_path);
+	return true;
+}
+
+/* Milliseconds until something may have to be done; -1: only when told. *is_over: now. */
+static int look_at_clock(struct server *server, bool *is_over)
+{
+	uint64_t now_ns = bf_now_ns(), deadline_ns;
+	bool is_used;
+
+	pthread_mutex_lock(&server->lock);
+	*is_over = server->is_stopping;
+	is_used = server->file_count > 0;
+	deadline_ns = server->deadline_ns > server->stay_ns ? server->deadline_ns : server->stay_ns;
+	pthread_mutex_unlock(&server->lock);
+	if (*is_over || is_used)
+		return -1;
+	if (now_ns < deadline_ns)
+		return (int)((deadline_ns - now_ns) / 1000000 + 1);
+	*is_over = may_end(server);
+	return LATER_MS;
+}
+
+static void loop(struct server *server)
+{
+	struct pollfd polls[] = { { .fd = server->listening, .events = POLLIN },
+				  { .fd = server->signals, .events = POLLIN },
+				  { .fd = server->wake_main, .events = POLLIN } };
+	bool is_over = false;
+	uint64_t count;
+
+	while (!is_over) {
+		int wait_ms = look_at_clock(server, &is_over);
+
+		if (is_over || (poll(polls, 3, wait_ms) < 0 && errno != EINTR))
+			break;
+		if (polls[1].revents)
+			break;
+		if (polls[2].revents && read(server->wake_main, &count, sizeof(count)) < 0)
+			continue;
+		if (polls[0].revents)
+			accept_all(server);
+	}
+}
+
+static void close_one(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Out of everybody's sight first: the next one can begin while this one still gives back what it has. */
+static void leave(struct server *server, const struct sockaddr_un *address)
+{
+	if (server->listening >= 0) {
+		unlink(address->sun_path);
+		close(server->listening);
+	}
+	close_one(server->running);
+	if (server->wake_main >= 0 && !workers_end(server)) {
+		bf_log(BF_LOG_INFO, "ended with a call under way");
+		_exit(0); /* the kernel gives back what they hold */
+	}
+	list_each_safe(link, after, &server->endpoints)
+		endpoint_close(server, list_of(link, struct endpoint, of_server));
+	driver_free(server->driver);
+	family_free(server->family);
+	close_one(server->signals);
+	close_one(server->wake_main);
+	close_one(server->wake_workers);
+	close_one(server->epoll);
+	pthread_mutex_destroy(&server->lock);
+}
+
+static int start(struct server *server, const struct sockaddr_un *address, struct bf_error *err)
+{
+	uint32_t linger_s = server->options.config.linger_s;
+	int rc = take_signals(server);
+
+	if (rc)
+		return bf_fail(err, -rc, "signals: %s", strerror(-rc));
+	server->family = family_new();
+	server->driver = driver_new(&server->options.config, err);
+	if (!server->family || !server->driver)
+		return server->driver ? bf_fail(err, ENOMEM, "out of memory") : -err->code;
+	server->deadline_ns = bf_now_ns() +
+			      (linger_s > FIRST_OPEN_S ? linger_s : FIRST_OPEN_S) * 1000000000ull;
+	rc = workers_start(server);
+	if (rc)
+		return bf_fail(err, -rc, "threads: %s", strerror(-rc));
+	rc = listen_at(server, address);
+	return rc ? bf_fail(err, -rc, "%s: %s", address->sun_path, strerror(-rc)) : 0;
+}
+
+static void say_ready(const struct server_options *options)
+{
+	if (options->ready_fd < 0)
+		return;
+	if (write(options->ready_fd, "1", 1) < 0)
+		bf_log(BF_LOG_INFO, "nobody waits for it");
+	close(options->ready_fd);
+}
+
+int server_run(const struct server_options *options, struct bf_error *err)
+{
+	struct server server = { .options = *options,
+				 .listening = -1,
+				 .running = -1,
+				 .signals = -1,
+				 .epoll = -1,
+				 .wake_workers = -1,
+				 .wake_main = -1 };
+	struct sockaddr_un address;
+	char text[256];
+	int rc = fill_address(options->folder, &address);
+
+	if (rc)
+		return bf_fail(err, -rc, "%s: the path of its socket is too long", options->folder);
+	list_init(&server.endpoints);
+	pthread_mutex_init(&server.lock, NULL);
+	rc = take_folder(&server, &address);
+	if (rc > 0) {
+		bf_log(BF_LOG_INFO, "another one serves %s", options->folder);
+		say_ready(options);
+		close(server.running);
+		return 0;
+	}
+	if (rc)
+		return bf_fail(err, -rc, "%s/running: %s", options->folder, strerror(-rc));
+	rc = start(&server, &address, err);
+	if (!rc) {
+		link_config_format(&options->config, text, sizeof(text));
+		bf_log(BF_LOG_INFO, "started: %s", text);
+		say_ready(options);
+		loop(&server);
+		bf_log(BF_LOG_INFO, "ends");
+	}
+	leave(&server, &address);
+	return rc;
+}

@@ -1,0 +1,62 @@
+/* The driver behind its socket: what server.c, worker.c and request.c share. Private to the room. */
+#ifndef BELFRY_SOFT_DRIVER_SERVER_H
+#define BELFRY_SOFT_DRIVER_SERVER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "soft/driver/driver.h"
+#include "soft/driver/family.h"
+#include "soft/driver/list.h"
+#include "soft/link/wire.h"
+
+enum { WORKERS_MAX = 64 };
+
+/* Our end of a device file, or of a connection at the listening socket. */
+struct endpoint {
+	atomic_uint refs;
+	int sock;
+	struct file *file;     /* NULL: a connection */
+	pid_t supervisor;      /* of whoever asked for it through this file, or 0; under server::lock */
+	struct list of_server; /* server::endpoints */
+};
+
+struct server {
+	struct driver *driver;
+	struct family *family;
+	struct server_options options;
+	dev_t sockets; /* where sockets' inodes are counted */
+	int listening, running, signals, epoll, wake_workers, wake_main;
+	pthread_mutex_t lock; /* of what follows */
+	struct list endpoints;
+	unsigned file_count;
+	uint64_t deadline_ns, stay_ns; /* it ends after both, if there is no file then */
+	bool is_stopping;
+	pthread_t workers[WORKERS_MAX];
+	unsigned worker_count, idle_count;
+};
+
+/* worker.c */
+int workers_start(struct server *server);
+/* False if some would not end in time. */
+bool workers_end(struct server *server);
+struct endpoint *endpoint_add(struct server *server, int sock, struct file *file); /* takes both; or NULL */
+void endpoint_close(struct server *server, struct endpoint *endpoint);
+void endpoint_put(struct endpoint *endpoint);
+
+/* server.c */
+void server_stay(struct server *server); /* somebody looked for it, and may open a file next */
+void server_stop(struct server *server);
+
+/* request.c: one message, and its answer. Closes the files. */
+struct message {
+	uint8_t *bytes;
+	size_t count;
+	struct wire_files files;
+	struct ucred from;
+};
+enum { MESSAGE_MAX = sizeof(struct soft_request) + SOFT_ARG_MAX + SOFT_PARAMS_MAX };
+void request_serve(struct server *server, struct endpoint *endpoint, struct message *message);
+
+#endif

@@ -1,0 +1,328 @@
+/* What the files of this room share. Everything here is under driver::lock unless it says otherwise. hw is called
+ * without it wherever hw may wait: what a call needs is kept by references while the lock is not held, and what is
+ * freed is first taken out of all tables (struct reap), then given back. */
+#ifndef BELFRY_SOFT_DRIVER_STATE_H
+#define BELFRY_SOFT_DRIVER_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "rm/rm.h"
+#include "soft/driver/driver.h"
+#include "soft/driver/list.h"
+#include "soft/hw/hw.h"
+
+/* Statuses beyond those of rm/rm.h (nvstatuscodes.h). */
+enum {
+	ERR_NAME_TAKEN = 0x19, /* INSERT_DUPLICATE_NAME */
+	ERR_INSUFFICIENT_RESOURCES = 0x1a,
+	ERR_INVALID_CLASS = 0x22,
+	ERR_INVALID_DATA = 0x25,
+	ERR_INVALID_FLAGS = 0x29,
+	ERR_INVALID_LIMIT = 0x2e,
+	ERR_INVALID_OFFSET = 0x37,
+	ERR_INVALID_STATE = 0x40,
+	ERR_NOT_FOUND = 0x57, /* OBJECT_NOT_FOUND */
+	ERR_STATE_IN_USE = 0x63,
+};
+
+enum {
+	OBJECTS_MAX = 65536, /* of a client */
+	MAPS_MAX = 65536,    /* of a client, on the GPU */
+	SHARES_MAX = 64,     /* of an object */
+	CLIENTS_MAX = 4096,
+	BUCKETS = 1024,
+	HOST_FACTOR = 4, /* host memory, at most so many times the GPUs' */
+	USERD_BYTES = 512,
+};
+
+enum object_kind {
+	OBJECT_PLAIN = 1 << 0, /* no state: engines, events, context shares */
+	OBJECT_DEVICE = 1 << 1,
+	OBJECT_SUBDEVICE = 1 << 2,
+	OBJECT_MEMORY = 1 << 3,
+	OBJECT_SPACE = 1 << 4,
+	OBJECT_VIRTUAL = 1 << 5, /* a range of a space */
+	OBJECT_GROUP = 1 << 6,
+	OBJECT_CHANNEL = 1 << 7,
+	OBJECT_BELL = 1 << 8,
+	OBJECT_CODE = 1 << 9,
+	OBJECT_CLIENT = 1 << 10, /* of no object: where a client itself is meant */
+};
+
+/* Memory, by however many objects it is named. */
+struct block {
+	atomic_uint refs; /* objects that have not let go of it yet */
+	struct hw_memory *hw;
+	uint64_t bytes;
+	bool is_vidmem;
+	uint32_t gpu;
+	struct list holders; /* object::memory.of_block; the first one owns it */
+};
+
+/* Memory on the GPU. Both sides know of it, and it goes with whichever goes first. */
+struct dma_map {
+	struct list of_space, of_memory; /* object::space.maps, object::memory.maps; reap::maps */
+	struct client *client;
+	uint32_t memory; /* handle */
+	uint64_t address, bytes;
+	struct hw_space *hw; /* kept */
+};
+
+struct share {
+	uint64_t with; /* client::serial: handles are used again */
+	struct share *next;
+};
+
+struct object {
+	atomic_uint refs;
+	struct driver *driver;
+	uint32_t handle, class_id, gpu;
+	enum object_kind kind;
+	bool is_dead;	       /* in no table any more */
+	struct client *client; /* kept */
+	struct object *parent; /* NULL: the client */
+	struct list of_parent; /* object::children or client::children; reap::objects */
+	struct list children;
+	struct object *chain; /* client::buckets */
+	struct share *shares;
+	union {
+		struct {
+			struct block *block;
+			struct list of_block, maps;
+		} memory;
+		struct {
+			struct hw_space *hw;
+			struct list maps, ranges; /* dma_map::of_space, object::range.of_space */
+		} space;
+		struct {
+			struct object *space; /* kept */
+			struct list of_space;
+			uint64_t base, bytes;
+		} range;
+		struct {
+			struct object *space; /* of a device: the default one, made when first needed */
+		} device;
+		struct {
+			struct hw_group *hw;
+			struct hw_space *space; /* of its channels, or NULL */
+			struct hw_memory *notifier;
+			uint64_t timeslice_us;
+			uint32_t interleave;
+		} group;
+		struct {
+			struct hw_channel *hw;
+			struct object *group; /* kept; one of its own if it was made without */
+			bool is_alone;
+		} channel;
+		struct {
+			struct hw_code *hw; /* until it is settled */
+			struct hw_space *space;
+			bool is_settled; /* known by its handle in the space */
+		} code;
+	};
+};
+
+struct client {
+	atomic_uint refs;
+	uint32_t handle;
+	uint64_t serial;
+	pid_t pid;
+	bool is_dead;
+	struct file *file; /* that it was made through; valid while not dead */
+	struct driver *driver;
+	struct list of_driver; /* driver::clients */
+	struct list children;  /* object::of_parent */
+	uint32_t object_count, map_count, next_handle;
+	struct object *buckets[BUCKETS];
+};
+
+/* What the next mmap of a file finds. */
+struct prepared {
+	bool is_valid;
+	uint64_t client; /* client::serial */
+	uint32_t object; /* handle: looked up again then, so that a freed one is not kept by this */
+	uint64_t offset, bytes;
+};
+
+struct file {
+	atomic_uint refs;
+	struct driver *driver;
+	uint32_t minor;
+	uint64_t inode;
+	bool is_closed;
+	struct list of_driver; /* driver::files */
+	struct client *client; /* made through it, or NULL */
+	struct file *control;  /* REGISTER_FD; kept */
+	struct prepared prepared;
+};
+
+struct driver {
+	pthread_mutex_t lock;
+	struct link_config config;
+	const struct rm_layout *layout;
+	struct hw_cores *cores;
+	struct hw_gpu *gpus[SOFT_GPUS_MAX];
+	struct list files, clients;
+	uint32_t file_count, client_count, channel_count, next_client;
+	uint64_t next_serial;
+	uint64_t host_bytes, host_max_bytes;
+	uint64_t loading_bytes;	 /* texts that are being read at this moment */
+	uint32_t closing_count;	 /* files whose client is being taken apart */
+	pthread_cond_t is_quiet; /* none is any more */
+};
+
+/* One call, as far as it is understood. */
+struct site {
+	struct driver *driver;
+	struct call *call;
+	struct rm_call rm;
+};
+
+/* Taken out of the tables under the lock, given back without it. */
+struct reap {
+	struct list objects, maps;
+	bool is_all; /* of a client: its spaces go, and every map with them */
+};
+
+static inline uint32_t get32(const uint8_t *at)
+{
+	uint32_t value;
+
+	memcpy(&value, at, sizeof(value));
+	return value;
+}
+
+static inline uint64_t get64(const uint8_t *at)
+{
+	uint64_t value;
+
+	memcpy(&value, at, sizeof(value));
+	return value;
+}
+
+static inline void put32(uint8_t *at, uint32_t value)
+{
+	memcpy(at, &value, sizeof(value));
+}
+
+static inline void put64(uint8_t *at, uint64_t value)
+{
+	memcpy(at, &value, sizeof(value));
+}
+
+/* object.c */
+/* In no table; NULL: no memory. */
+struct object *object_new(struct driver *driver, uint32_t class_id, enum object_kind kind);
+struct object *object_get(struct object *object);
+void object_put(struct object *object); /* not under the lock: may give back what it holds; NULL is nothing */
+struct object *object_find(const struct client *client, uint32_t handle, unsigned kinds);
+/* Put it into the tables. `parent` NULL: the client. Handle 0: one is chosen. A status. */
+uint32_t object_attach(struct client *client, struct object *parent, struct object *object, uint32_t handle);
+void object_free(struct object *object, struct reap *reap); /* and everything below it */
+
+/* client.c */
+struct client *client_find(const struct driver *driver, uint32_t handle);
+/* The client a call is for, if the call's file may speak for it; else NULL: RM_ERR_INVALID_CLIENT. */
+struct client *client_of(const struct site *site, uint32_t handle);
+struct client *client_get(struct client *client);
+void client_put(struct client *client);
+uint32_t client_new(struct site *site, uint32_t *handle);
+void client_free(struct client *client, struct reap *reap);
+
+/* reap.c */
+void reap_init(struct reap *reap);
+void reap_map(struct reap *reap, struct dma_map *map);
+void reap_run(struct reap *reap); /* without the lock */
+
+/* alloc.c: one function a kind. Without the lock; a status. */
+uint32_t site_alloc(struct site *site);
+uint32_t site_free(struct site *site, uint32_t handle);
+/* Attach what was made, if parent and client are still there; else it is put. Writes the handle to *handle. */
+uint32_t site_attach(struct site *site, struct object *object, uint32_t *handle);
+
+/* memory.c */
+struct memory_wish {
+	uint64_t bytes; /* in and out */
+	bool is_vidmem;
+};
+uint32_t memory_make(struct driver *driver, uint32_t gpu, uint32_t class_id, struct memory_wish *wish,
+		     struct object **object);
+void memory_join(struct block *block, struct object *object); /* another name for it */
+uint32_t memory_alloc(struct site *site, uint32_t gpu, struct object **object);
+void memory_leave(struct object *object); /* its last name lets go of it */
+uint32_t site_vid_heap(struct site *site);
+uint32_t site_alloc_memory(struct site *site);
+/* The memory by that handle, with a reference, or NULL. Under the lock. */
+struct hw_memory *memory_find(const struct client *client, uint32_t handle);
+
+/* space.c. Under the lock. */
+uint32_t space_alloc(struct site *site, uint32_t gpu, struct object **object); /* but not this one */
+/* The space that a handle means: its own, a range's, or a device's default; NULL. No reference. */
+struct object *space_find(const struct client *client, uint32_t handle);
+struct object *space_default(struct object *device);
+/* The lowest free addresses at or above `from` that nobody has reserved; 0: none. */
+uint64_t space_pick(struct object *space, uint64_t from, uint64_t bytes, uint64_t align);
+bool space_is_reserved(struct object *space, uint64_t base, uint64_t bytes, uint64_t *end);
+void space_free_maps(struct object *object, struct reap *reap); /* of a space or of a range */
+
+/* range.c: addresses without memory */
+struct range_wish {
+	uint32_t space;		     /* handle; 0: the device's default */
+	uint64_t base, bytes, align; /* base and bytes also out */
+	bool is_fixed;
+};
+uint32_t range_make(struct site *site, uint32_t class_id, struct range_wish *wish, struct object **object);
+uint32_t range_alloc(struct site *site, uint32_t gpu, struct object **object);
+
+/* dma.c */
+uint32_t site_map_dma(struct site *site);
+uint32_t site_unmap_dma(struct site *site);
+void memory_free_maps(struct object *object, struct reap *reap);
+
+/* channel.c */
+uint32_t group_alloc(struct site *site, uint32_t gpu, struct object **object);
+uint32_t channel_alloc(struct site *site, uint32_t gpu, struct object **object);
+
+/* code.c */
+uint32_t code_alloc(struct site *site, uint32_t gpu, struct object **object);
+uint32_t code_settle(struct object *object); /* once it has a handle */
+
+/* share.c */
+uint32_t site_dup(struct site *site);
+uint32_t site_share(struct site *site);
+
+/* map.c */
+uint32_t site_map(struct site *site);
+uint32_t site_unmap(struct site *site);
+uint32_t map_prepare(struct site *site, struct client *client, struct object *object, uint64_t offset,
+		     uint64_t bytes);
+
+/* plain.c: calls that name no object. 0 or -errno. */
+int site_plain(struct site *site);
+
+/* control.c and its tables */
+struct control_site {
+	struct site *site;
+	struct driver *driver;
+	struct client *client; /* kept, as is the object; NULL object: the client itself */
+	struct object *object;
+	uint8_t *params;
+	uint32_t bytes;
+};
+struct control {
+	uint32_t cmd, bytes; /* exactly, as the driver insists on; 0: the layout says */
+	unsigned kinds;	     /* of objects it is for */
+	uint32_t (*answer)(struct control_site *site); /* without the lock */
+};
+uint32_t site_control(struct site *site);
+extern const struct control controls_root[], controls_gpu[], controls_channel[]; /* each ends with cmd 0 */
+
+/* account.c: what is told of memory */
+uint32_t told_fb_info(struct control_site *site);
+uint32_t told_pids(struct control_site *site);
+uint32_t told_pid_info(struct control_site *site);
+void told_users(struct driver *driver, struct soft_status *status);
+
+#endif

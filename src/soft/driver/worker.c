@@ -1,0 +1,205 @@
+/* Threads that take messages. A message is taken, the file is armed again, and only then is it answered: a call that
+ * takes its time holds up nobody, not even others that use the same file. Where all are busy one more is started. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "soft/driver/server.h"
+
+enum { WORKERS_FIRST = 2, END_LIMIT_S = 3 };
+
+void endpoint_put(struct endpoint *endpoint)
+{
+	if (atomic_fetch_sub(&endpoint->refs, 1) != 1)
+		return;
+	close(endpoint->sock);
+	file_put(endpoint->file);
+	free(endpoint);
+}
+
+static int arm(const struct server *server, struct endpoint *endpoint, int operation)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, .data.ptr = endpoint };
+
+	return epoll_ctl(server->epoll, operation, endpoint->sock, &event) ? -errno : 0;
+}
+
+struct endpoint *endpoint_add(struct server *server, int sock, struct file *file)
+{
+	struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
+
+	if (endpoint) {
+		endpoint->refs = 1;
+		endpoint->sock = sock;
+		endpoint->file = file;
+		pthread_mutex_lock(&server->lock);
+		list_add(&server->endpoints, &endpoint->of_server);
+		server->file_count += file != NULL;
+		pthread_mutex_unlock(&server->lock);
+		if (!arm(server, endpoint, EPOLL_CTL_ADD))
+			return endpoint;
+		endpoint_close(server, endpoint);
+		return NULL;
+	}
+	close(sock);
+	if (file) {
+		file_close(file);
+		file_put(file);
+	}
+	return NULL;
+}
+
+/* Only whoever has it unarmed may do this: no other thread can have an event of it then. */
+void endpoint_close(struct server *server, struct endpoint *endpoint)
+{
+	bool is_last;
+	uint64_t wake = 1;
+	pid_t supervisor;
+
+	epoll_ctl(server->epoll, EPOLL_CTL_DEL, endpoint->sock, NULL);
+	if (endpoint->file)
+		file_close(endpoint->file);
+	pthread_mutex_lock(&server->lock);
+	list_remove(&endpoint->of_server);
+	server->file_count -= endpoint->file != NULL;
+	is_last = endpoint->file && !server->file_count;
+	if (is_last)
+		server->deadline_ns = bf_now_ns() + server->options.config.linger_s * 1000000000ull;
+	supervisor = endpoint->supervisor;
+	pthread_mutex_unlock(&server->lock);
+	if (supervisor)
+		family_remove(server->family, supervisor);
+	endpoint_put(endpoint);
+	if (is_last && write(server->wake_main, &wake, sizeof(wake)) < 0)
+		bf_log(BF_LOG_WARN, "not woken: the end comes late");
+}
+
+/* Nothing was read: the other end is closed, or somebody sent nothing at all. */
+static bool is_closed(int sock)
+{
+	struct pollfd state = { .fd = sock, .events = POLLIN | POLLRDHUP };
+
+	return poll(&state, 1, 0) > 0 && state.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL);
+}
+
+static void serve(struct server *server, struct endpoint *endpoint, uint8_t *room)
+{
+	struct iovec part = { room, MESSAGE_MAX };
+	struct message message = { .bytes = room };
+	ssize_t got = wire_receive(endpoint->sock, &part, 1, &message.files, &message.from, MSG_DONTWAIT);
+
+	if ((got == 0 && is_closed(endpoint->sock)) || (got < 0 && got != -EAGAIN && got != -EMSGSIZE)) {
+		wire_close_files(&message.files);
+		endpoint_close(server, endpoint);
+		return;
+	}
+	atomic_fetch_add(&endpoint->refs, 1);
+	if (arm(server, endpoint, EPOLL_CTL_MOD)) {
+		endpoint_close(server, endpoint);
+	} else if (got > 0) {
+		message.count = (size_t)got;
+		request_serve(server, endpoint, &message);
+	}
+	wire_close_files(&message.files);
+	endpoint_put(endpoint);
+}
+
+static void *work(void *context);
+
+/* Called with the lock held. */
+static int start_one(struct server *server)
+{
+	int rc = -pthread_create(&server->workers[server->worker_count], NULL, work, server);
+
+	if (!rc) {
+		server->worker_count++;
+		server->idle_count++;
+	}
+	return rc;
+}
+
+static bool note_busy(struct server *server)
+{
+	bool is_stopping;
+
+	pthread_mutex_lock(&server->lock);
+	is_stopping = server->is_stopping;
+	server->idle_count--;
+	if (!server->idle_count && !is_stopping && server->worker_count < WORKERS_MAX)
+		start_one(server);
+	pthread_mutex_unlock(&server->lock);
+	return is_stopping;
+}
+
+static void note_idle(struct server *server)
+{
+	pthread_mutex_lock(&server->lock);
+	server->idle_count++;
+	pthread_mutex_unlock(&server->lock);
+}
+
+static void *work(void *context)
+{
+	struct server *server = context;
+	uint8_t *room = malloc(MESSAGE_MAX);
+
+	while (room) {
+		struct epoll_event event;
+		int count = epoll_wait(server->epoll, &event, 1, -1);
+
+		if (count < 0 && errno == EINTR)
+			continue;
+		if (count < 0 || !event.data.ptr) /* the wake-up of the end */
+			break;
+		/* One that is told to end leaves the event: everything is closed then. */
+		if (note_busy(server))
+			break;
+		serve(server, event.data.ptr, room);
+		note_idle(server);
+	}
+	free(room);
+	return NULL;
+}
+
+int workers_start(struct server *server)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int rc = 0;
+
+	server->epoll = epoll_create1(EPOLL_CLOEXEC);
+	server->wake_workers = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (server->epoll < 0 || server->wake_workers < 0 ||
+	    epoll_ctl(server->epoll, EPOLL_CTL_ADD, server->wake_workers, &event))
+		return -errno;
+	pthread_mutex_lock(&server->lock);
+	while (!rc && server->worker_count < WORKERS_FIRST)
+		rc = start_one(server);
+	pthread_mutex_unlock(&server->lock);
+	return rc;
+}
+
+bool workers_end(struct server *server)
+{
+	struct timespec until;
+	uint64_t wake = 1;
+	bool has_all = true;
+	unsigned count;
+
+	server_stop(server);
+	pthread_mutex_lock(&server->lock);
+	count = server->worker_count; /* no more are started now */
+	pthread_mutex_unlock(&server->lock);
+	if (count && write(server->wake_workers, &wake, sizeof(wake)) < 0)
+		return false;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += END_LIMIT_S;
+	for (unsigned i = 0; i < count; i++)
+		has_all &= !pthread_timedjoin_np(server->workers[i], NULL, &until);
+	return has_all;
+}
