@@ -89,6 +89,8 @@ void hw_memory_put(struct hw_memory *memory)
 	if (!memory || __atomic_sub_fetch(&memory->count, 1, __ATOMIC_ACQ_REL))
 		return;
 	munmap(memory->at, memory->bytes);
+	/* A program may have it mapped still: what it holds goes back to the host all the same. */
+	(void)!fallocate(memory->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)memory->bytes);
 	close(memory->file);
 	if (memory->gpu)
 		__atomic_fetch_sub(&memory->gpu->used_bytes, memory->bytes, __ATOMIC_RELAXED);

@@ -7,7 +7,6 @@
 #include "soft/hw/state.h"
 
 enum {
-	FORMAT_MAX = 4096,
 	TEXT_MAX = 8192, /* of one call */
 	STRING_MAX = 1024,
 	NUMBER_MAX = 256, /* a width or a precision */
@@ -245,32 +244,16 @@ static void put_conversion(struct writer *w, const char **f)
 	}
 }
 
-/* The program may write to its format while we read it: the copy ends where the map does. */
-static void copy_format(struct hw_space *space, const char *from, char format[FORMAT_MAX])
-{
-	uint64_t room = hw_space_room(space, from);
-	unsigned n = 0;
-
-	for (; n < FORMAT_MAX - 1 && n < room; n++) {
-		format[n] = __atomic_load_n(from + n, __ATOMIC_RELAXED);
-		if (!format[n])
-			break;
-	}
-	format[n] = '\0';
-}
-
 int hw_print(struct hw_space *space, const struct ptx_print *print)
 {
-	char format[FORMAT_MAX];
-	const char *f = format;
-	struct writer w; /* its text is not cleared: that would cost more than the rest */
+	const char *f = print->format; /* a copy already: the program cannot change it */
+	struct writer w;	       /* its text is not cleared: that would cost more than the rest */
 
 	w.space = space;
 	w.print = print;
 	w.arg_at = 0;
 	w.arg_count = 0;
 	w.length = 0;
-	copy_format(space, print->format, format);
 	while (*f) {
 		if (*f == '%') {
 			f++;

@@ -151,20 +151,6 @@ bool hw_space_write(struct hw_space *space, uint64_t address, const void *from, 
 	return true;
 }
 
-uint64_t hw_space_room(struct hw_space *space, const void *host)
-{
-	const struct hw_maps *maps = __atomic_load_n(&space->maps, __ATOMIC_ACQUIRE);
-
-	for (uint32_t i = 0; i < maps->count; i++) {
-		const struct hw_map *m = &maps->map[i];
-		uint64_t at = (uint64_t)((uintptr_t)host - (uintptr_t)(m->memory->at + m->offset));
-
-		if (at < m->bytes)
-			return m->bytes - at;
-	}
-	return 0;
-}
-
 /* Put these maps in the place of those that are there. */
 static void replace(struct hw_space *space, struct hw_maps *maps)
 {

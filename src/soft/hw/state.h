@@ -254,8 +254,6 @@ bool hw_space_translate(struct hw_space *space, uint64_t address, uint64_t bytes
 uint8_t *hw_space_at(struct hw_space *space, uint64_t address, uint64_t bytes, bool is_write, uint64_t *run);
 bool hw_space_read(struct hw_space *space, uint64_t address, void *to, uint64_t bytes);
 bool hw_space_write(struct hw_space *space, uint64_t address, const void *from, uint64_t bytes);
-/* How many bytes of a map follow this place on the host. */
-uint64_t hw_space_room(struct hw_space *space, const void *host);
 /* code.c: with a reference, or NULL. */
 struct hw_code *hw_space_find_code(struct hw_space *space, uint32_t number);
 void hw_space_drop_codes(struct hw_space *space);

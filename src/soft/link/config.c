@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -14,14 +15,14 @@ enum {
 };
 #define MEM_MIN (64ull << 20)
 #define MEM_MAX (1ull << 40)
-#define RATE_MIN (1ull << 10)
-#define RATE_MAX (1ull << 40)
+#define RATE_MIN 1000ull
+#define RATE_MAX 1000000000000ull
 
 const struct link_config link_default = {
 	.gpus = 1,
 	.sms = 16,
 	.mem_bytes = 4ull << 30,
-	.rate = 20ull << 20,
+	.rate = 20000000,
 	.is_paced = true,
 	.linger_s = 10,
 	.name = "default",
@@ -56,6 +57,26 @@ static int parse_size(const char *what, const char *text, uint64_t min, uint64_t
 	return 0;
 }
 
+/* Thread-instructions are counted in thousands, not in 1024s. */
+static int parse_rate(const char *text, uint64_t *rate, struct bf_error *err)
+{
+	static const char units[] = "KMGT";
+	uint64_t value, scale = 1;
+	const char *unit;
+	char *end;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (*end && !end[1] && (unit = strchr(units, *end)))
+		for (end++; unit >= units; unit--)
+			scale *= 1000;
+	if (text[0] < '0' || text[0] > '9' || *end || errno || value > RATE_MAX / scale ||
+	    value * scale < RATE_MIN)
+		return bf_fail(err, EINVAL, "rate '%s': not a number from 1K to 1T, such as 20M", text);
+	*rate = value * scale;
+	return 0;
+}
+
 static int parse_pace(const char *text, bool *is_paced, struct bf_error *err)
 {
 	if (strcmp(text, "on") && strcmp(text, "off"))
@@ -87,7 +108,7 @@ static int parse_part(const char *key, const char *value, struct link_config *co
 	if (!strcmp(key, "mem"))
 		return parse_size(key, value, MEM_MIN, MEM_MAX, &config->mem_bytes, err);
 	if (!strcmp(key, "rate"))
-		return parse_size(key, value, RATE_MIN, RATE_MAX, &config->rate, err);
+		return parse_rate(value, &config->rate, err);
 	if (!strcmp(key, "pace"))
 		return parse_pace(value, &config->is_paced, err);
 	if (!strcmp(key, "cores"))
@@ -120,20 +141,17 @@ int link_config_parse(const char *text, struct link_config *config, struct bf_er
 	return rc;
 }
 
-/* As it would be written: 4G, not 4294967296. */
-static const char *format_count(uint64_t value, char *to, size_t room)
+/* As it would be written: 4G, not 4294967296. `step` is from one unit to the next. */
+static const char *format_count(uint64_t value, uint64_t step, char *to, size_t room)
 {
-	static const char units[] = "TGMK";
+	static const char units[] = "KMGT";
+	unsigned unit = 0;
 
-	for (unsigned i = 0; units[i]; i++) {
-		unsigned shift = 10 * (4 - i);
-
-		if (value >> shift && value % (1ull << shift) == 0) {
-			snprintf(to, room, "%" PRIu64 "%c", value >> shift, units[i]);
-			return to;
-		}
+	while (unit < strlen(units) && value && value % step == 0) {
+		value /= step;
+		unit++;
 	}
-	snprintf(to, room, "%" PRIu64, value);
+	snprintf(to, room, "%" PRIu64 "%.1s", value, unit ? units + unit - 1 : "");
 	return to;
 }
 
@@ -141,9 +159,10 @@ int link_config_format(const struct link_config *config, char *to, size_t room)
 {
 	char mem[24], rate[24];
 	int length = snprintf(to, room, "gpus=%u,sms=%u,mem=%s,rate=%s,pace=%s,cores=%u,linger=%u,name=%.31s",
-			      config->gpus, config->sms, format_count(config->mem_bytes, mem, sizeof(mem)),
-			      format_count(config->rate, rate, sizeof(rate)), config->is_paced ? "on" : "off",
-			      config->cores, config->linger_s, config->name);
+			      config->gpus, config->sms,
+			      format_count(config->mem_bytes, 1024, mem, sizeof(mem)),
+			      format_count(config->rate, 1000, rate, sizeof(rate)),
+			      config->is_paced ? "on" : "off", config->cores, config->linger_s, config->name);
 
 	return length < 0 || (size_t)length >= room ? -ENAMETOOLONG : 0;
 }

@@ -101,7 +101,7 @@ struct ptx_span {
 struct ptx_print {
 	uint32_t block[3];
 	uint32_t thread[3];
-	const char *format;  /* ends with NUL */
+	const char *format;  /* ends with NUL; a copy that nobody changes */
 	const uint8_t *args; /* laid out as C varargs: every value aligned to its size */
 	uint64_t args_bytes; /* readable there, not used */
 };
