@@ -1,0 +1,272 @@
+/* The public functions about the current context. */
+#include "soft/cuda/current.h"
+
+/* NULL means the current one. */
+static CUresult find_context(CUcontext handle, struct context **context)
+{
+	if (!handle)
+		return context_current(context);
+	*context = (struct context *)handle;
+	return context_is(*context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+/* With a primary context, the green ones beside it. The lock is given up in a wait: begin again after each. */
+static CUresult wait_for_beside(const struct context *context, uint64_t id)
+{
+	CUresult result = CUDA_SUCCESS;
+	uint64_t last = 0;
+
+	for (;;) {
+		struct context *next = NULL;
+
+		for (struct context *c = all_contexts; c; c = c->next)
+			if (c->parent == context && c->id > last && (!next || c->id < next->id))
+				next = c;
+		if (!next || result || !context_has_id(context, id))
+			return result;
+		last = next->id;
+		result = context_synchronize(next);
+		if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+			result = CUDA_SUCCESS;
+	}
+}
+
+static CUresult context_wait(CUcontext handle)
+{
+	struct context *context;
+	uint64_t id;
+	CUresult result = find_context(handle, &context);
+
+	if (!result)
+		result = capture_forbids_context(context);
+	if (!result)
+		result = capture_forbids();
+	if (result)
+		return result;
+	id = context->id;
+	result = context_synchronize(context);
+	return result ? result : wait_for_beside(context, id);
+}
+
+EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+	ENTER();
+	LEAVE(context_wait(context));
+}
+
+EXPORT CUresult cuCtxSynchronize(void)
+{
+	return cuCtxSynchronize_v2(NULL);
+}
+
+/* ---- what it is */
+
+EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
+{
+	struct context *context;
+	CUresult result;
+
+	ENTER();
+	if (!device)
+		LEAVE(CUDA_ERROR_INVALID_VALUE);
+	result = handle ? find_context(handle, &context) : current_find(&context);
+	if (!result)
+		*device = (CUdevice)context->gpu->index;
+	LEAVE(result);
+}
+
+EXPORT CUresult cuCtxGetDevice(CUdevice *device)
+{
+	return cuCtxGetDevice_v2(device, NULL);
+}
+
+EXPORT CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
+{
+	struct context *context;
+	CUresult result;
+
+	ENTER();
+	result = id ? find_context(handle, &context) : CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		*id = context->id;
+	LEAVE(result);
+}
+
+EXPORT CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
+{
+	struct context *context;
+	CUresult result;
+
+	ENTER();
+	result = version ? find_context(handle, &context) : CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		*version = context->api_version;
+	LEAVE(result);
+}
+
+EXPORT CUresult cuCtxGetFlags(unsigned int *flags)
+{
+	struct context *context;
+	CUresult result;
+
+	ENTER();
+	result = flags ? context_current(&context) : CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		*flags = context->flags;
+	LEAVE(result);
+}
+
+EXPORT CUresult cuCtxSetFlags(unsigned int flags)
+{
+	struct context *context;
+	CUresult result;
+
+	if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+		return CUDA_ERROR_INVALID_VALUE;
+	ENTER();
+	result = context_current(&context);
+	if (!result)
+		context->flags = flags | CU_CTX_MAP_HOST;
+	LEAVE(result);
+}
+
+EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+	struct context *context;
+	CUresult result;
+
+	ENTER();
+	result = context_current(&context);
+	if (!result && least)
+		*least = 0;
+	if (!result && greatest)
+		*greatest = STREAM_PRIORITY_GREATEST;
+	LEAVE(result);
+}
+
+EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffinityType type)
+{
+	(void)affinity;
+	return type == CU_EXEC_AFFINITY_TYPE_SM_COUNT ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY
+						      : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- limits: told back; the software GPU's own are larger */
+
+static size_t *limit_of(struct context *context, CUlimit limit)
+{
+	switch (limit) {
+	case CU_LIMIT_STACK_SIZE:
+		return &context->limits.stack;
+	case CU_LIMIT_PRINTF_FIFO_SIZE:
+		return &context->limits.print;
+	case CU_LIMIT_MALLOC_HEAP_SIZE:
+		return &context->limits.heap;
+	case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
+		return &context->limits.pending_launches;
+	case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
+		return &context->limits.l2_fetch;
+	case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
+		return &context->limits.l2_persisting;
+	default:
+		return NULL;
+	}
+}
+
+static CUresult find_limit(CUlimit limit, size_t **value)
+{
+	struct context *context;
+	CUresult result;
+
+	if ((unsigned)limit >= CU_LIMIT_MAX)
+		return CUDA_ERROR_INVALID_VALUE;
+	result = context_current(&context);
+	if (result)
+		return result;
+	*value = limit_of(context, limit);
+	return *value ? CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
+}
+
+EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+{
+	size_t *at;
+	CUresult result;
+
+	ENTER();
+	result = find_limit(limit, &at);
+	if (!result && limit == CU_LIMIT_STACK_SIZE && value > PTX_LOCAL_MAX_BYTES)
+		result = CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		*at = value;
+	LEAVE(result);
+}
+
+EXPORT CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
+{
+	size_t *at;
+	CUresult result;
+
+	ENTER();
+	result = value ? find_limit(limit, &at) : CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		*value = *at;
+	LEAVE(result);
+}
+
+/* ---- hints about caches that are not there */
+
+EXPORT CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
+{
+	struct context *context;
+	CUresult result;
+
+	ENTER();
+	result = config ? context_current(&context) : CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		*config = context->cache_config;
+	LEAVE(result);
+}
+
+EXPORT CUresult cuCtxSetCacheConfig(CUfunc_cache config)
+{
+	struct context *context;
+	CUresult result;
+
+	ENTER();
+	result = (unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL ? context_current(&context)
+								: CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		context->cache_config = config;
+	LEAVE(result);
+}
+
+EXPORT CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
+{
+	struct context *context;
+	CUresult result;
+
+	ENTER();
+	result = config ? context_current(&context) : CUDA_ERROR_INVALID_VALUE;
+	if (!result)
+		*config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+	LEAVE(result);
+}
+
+EXPORT CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
+{
+	struct context *context;
+	CUresult result;
+
+	ENTER();
+	result = (unsigned)config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? context_current(&context)
+									       : CUDA_ERROR_INVALID_VALUE;
+	LEAVE(result);
+}
+
+EXPORT CUresult cuCtxResetPersistingL2Cache(void)
+{
+	struct context *context;
+
+	ENTER();
+	LEAVE(context_current(&context));
+}

@@ -1,0 +1,18 @@
+/* Which symbol a base name means as of a CUDA version. */
+#ifndef BELFRY_SOFT_CUDA_GETPROC_H
+#define BELFRY_SOFT_CUDA_GETPROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct proc_version {
+	const char *name; /* as exported: cuMemAlloc_v2 */
+	int since;	  /* 1000 * major + 10 * minor */
+};
+extern const struct proc_version proc_versions[]; /* versions.c */
+extern const size_t proc_version_count;
+
+/* The newest form of `base` that `version` has, NULL if none; *is_known tells whether a newer version has one. */
+const char *proc_name(const char *base, int version, bool is_per_thread, bool *is_known);
+
+#endif

@@ -1,0 +1,275 @@
+/* The order in which an exec's steps run, and which may run side by side: each step gets a lane, and waits for steps of
+ * other lanes where its edges ask for it and nothing else has seen to it yet.
+ *
+ * Time is counted in positions: how many steps of each lane are done. A clock is such a count for every lane. A step's
+ * needs are a clock: all that comes before it. Following a lane whose steps are all among the needs costs nothing; else
+ * a new lane is opened while there may be more, and the shortest one is taken when not. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "soft/cuda/graph_order.h"
+
+struct work {
+	struct order *order;
+	uint32_t *before, *before_at; /* steps before each: before[before_at[s]] to before_at[s + 1] */
+	uint32_t *after, *after_at;   /* likewise */
+	uint32_t lanes_max, lane_room;
+	uint32_t *needs;     /* a clock a step: all that is done when it may start */
+	uint32_t *positions; /* a step's, in its lane, from 1; 0: it is empty */
+	uint32_t *lengths;   /* a lane's */
+	uint32_t *seen;	     /* a clock a lane: what its steps so far have waited for */
+	uint32_t *step_at;   /* of lane and position: lane * count + position - 1 */
+	uint32_t wait_room;
+};
+
+static uint32_t *numbers(size_t count)
+{
+	return calloc(count ? count : 1, sizeof(uint32_t));
+}
+
+/* Lists of neighbours by counting. */
+static bool sort_edges(uint32_t count, const struct order_edge *edges, uint32_t edge_count, bool is_forward,
+		       uint32_t **list, uint32_t **at)
+{
+	uint32_t *fill = numbers((size_t)count + 1);
+
+	*list = numbers(edge_count);
+	*at = numbers((size_t)count + 1);
+	if (!fill || !*list || !*at) {
+		free(fill);
+		return false;
+	}
+	for (uint32_t i = 0; i < edge_count; i++)
+		(*at)[(is_forward ? edges[i].from : edges[i].to) + 1]++;
+	for (uint32_t i = 0; i < count; i++)
+		(*at)[i + 1] += (*at)[i];
+	for (uint32_t i = 0; i < edge_count; i++) {
+		uint32_t key = is_forward ? edges[i].from : edges[i].to;
+
+		(*list)[(*at)[key] + fill[key]++] = is_forward ? edges[i].to : edges[i].from;
+	}
+	free(fill);
+	return true;
+}
+
+/* First come, first served: branches advance side by side. */
+static int make_sequence(struct work *work, uint32_t *bad)
+{
+	struct order *order = work->order;
+	uint32_t *missing = numbers(order->count), put = 0;
+
+	if (!missing)
+		return -ENOMEM;
+	for (uint32_t s = 0; s < order->count; s++) {
+		missing[s] = work->before_at[s + 1] - work->before_at[s];
+		if (!missing[s])
+			order->sequence[put++] = s;
+	}
+	for (uint32_t get = 0; get < put; get++) {
+		uint32_t s = order->sequence[get];
+
+		for (uint32_t i = work->after_at[s]; i < work->after_at[s + 1]; i++)
+			if (!--missing[work->after[i]])
+				order->sequence[put++] = work->after[i];
+	}
+	for (uint32_t s = 0; s < order->count && put < order->count; s++)
+		if (missing[s])
+			*bad = s;
+	free(missing);
+	return put < order->count ? -EINVAL : 0;
+}
+
+static void clock_join(struct work *work, uint32_t *into, const uint32_t *from)
+{
+	for (uint32_t lane = 0; lane < work->order->lane_count; lane++)
+		if (into[lane] < from[lane])
+			into[lane] = from[lane];
+}
+
+static uint32_t *needs_of(struct work *work, uint32_t step)
+{
+	return work->needs + (size_t)step * work->lane_room;
+}
+
+static uint32_t *seen_by(struct work *work, uint32_t lane)
+{
+	return work->seen + (size_t)lane * work->lane_room;
+}
+
+static void find_needs(struct work *work, uint32_t step)
+{
+	uint32_t *needs = needs_of(work, step);
+
+	for (uint32_t i = work->before_at[step]; i < work->before_at[step + 1]; i++) {
+		uint32_t before = work->before[i], lane = work->order->steps[before].lane;
+
+		clock_join(work, needs, needs_of(work, before));
+		if (work->positions[before] > needs[lane])
+			needs[lane] = work->positions[before];
+	}
+}
+
+static uint32_t choose_lane(struct work *work, uint32_t step)
+{
+	struct order *order = work->order;
+	uint32_t place = order->steps[step].place, of_place = 0, shortest = ORDER_NONE;
+	const uint32_t *needs = needs_of(work, step);
+
+	for (uint32_t lane = 0; lane < order->lane_count; lane++) {
+		if (order->lane_places[lane] != place)
+			continue;
+		if (needs[lane] == work->lengths[lane])
+			return lane;
+		of_place++;
+		if (shortest == ORDER_NONE || work->lengths[lane] < work->lengths[shortest])
+			shortest = lane;
+	}
+	if (of_place >= work->lanes_max)
+		return shortest;
+	order->lane_places[order->lane_count] = place;
+	return order->lane_count++;
+}
+
+static bool add_wait(struct work *work, uint32_t step)
+{
+	struct order *order = work->order;
+
+	if (order->wait_count == work->wait_room) {
+		uint32_t room = work->wait_room ? work->wait_room * 2 : 64;
+		uint32_t *more = realloc(order->waits, room * sizeof(*more));
+
+		if (!more)
+			return false;
+		order->waits = more;
+		work->wait_room = room;
+	}
+	order->waits[order->wait_count++] = step;
+	return true;
+}
+
+/* Wait for what the step needs of other lanes, except what waiting for another of these brings with it: the latest in
+ * the sequence first would be best; lane by lane is good enough and keeps it simple. */
+static bool find_waits(struct work *work, uint32_t step, uint32_t own)
+{
+	struct order *order = work->order;
+	const uint32_t *needs = needs_of(work, step);
+	uint32_t *seen = seen_by(work, own);
+
+	order->steps[step].first_wait = order->wait_count;
+	for (uint32_t lane = 0; lane < order->lane_count; lane++) {
+		uint32_t other;
+
+		if (lane == own || needs[lane] <= seen[lane])
+			continue;
+		other = work->step_at[(size_t)lane * order->count + needs[lane] - 1];
+		if (!add_wait(work, other))
+			return false;
+		clock_join(work, seen, needs_of(work, other));
+		seen[lane] = needs[lane];
+	}
+	order->steps[step].wait_count = order->wait_count - order->steps[step].first_wait;
+	return true;
+}
+
+static bool place_step(struct work *work, uint32_t step)
+{
+	struct order *order = work->order;
+	uint32_t lane;
+
+	find_needs(work, step);
+	if (order->steps[step].is_empty)
+		return true;
+	lane = choose_lane(work, step);
+	order->steps[step].lane = lane;
+	if (!find_waits(work, step, lane))
+		return false;
+	/* All before it in its lane is done too, whether asked for or not. */
+	clock_join(work, needs_of(work, step), seen_by(work, lane));
+	needs_of(work, step)[lane] = work->lengths[lane];
+	work->step_at[(size_t)lane * order->count + work->lengths[lane]] = step;
+	work->positions[step] = ++work->lengths[lane];
+	seen_by(work, lane)[lane] = work->lengths[lane];
+	return true;
+}
+
+/* What lane 0 has to wait for at the end. */
+static void find_ends(struct work *work)
+{
+	struct order *order = work->order;
+
+	for (uint32_t lane = 0; lane < order->lane_count; lane++) {
+		uint32_t length = work->lengths[lane];
+
+		order->lane_ends[lane] = ORDER_NONE;
+		if (lane && length > seen_by(work, 0)[lane])
+			order->lane_ends[lane] = work->step_at[(size_t)lane * order->count + length - 1];
+	}
+}
+
+static bool work_begin(struct work *work, const struct order_edge *edges, uint32_t edge_count)
+{
+	struct order *order = work->order;
+	uint32_t places = 1;
+
+	for (uint32_t s = 0; s < order->count; s++)
+		if (order->steps[s].place >= places)
+			places = order->steps[s].place + 1;
+	work->lane_room = places * work->lanes_max;
+	work->needs = numbers((size_t)order->count * work->lane_room);
+	work->positions = numbers(order->count);
+	work->lengths = numbers(work->lane_room);
+	work->seen = numbers((size_t)work->lane_room * work->lane_room);
+	work->step_at = numbers((size_t)work->lane_room * order->count);
+	order->sequence = numbers(order->count);
+	order->lane_places = numbers(work->lane_room);
+	order->lane_ends = numbers(work->lane_room);
+	order->lane_count = 1;
+	return sort_edges(order->count, edges, edge_count, false, &work->before, &work->before_at) &&
+	       sort_edges(order->count, edges, edge_count, true, &work->after, &work->after_at) &&
+	       work->needs && work->positions && work->lengths && work->seen && work->step_at &&
+	       order->sequence && order->lane_places && order->lane_ends;
+}
+
+static void work_end(struct work *work)
+{
+	free(work->before);
+	free(work->before_at);
+	free(work->after);
+	free(work->after_at);
+	free(work->needs);
+	free(work->positions);
+	free(work->lengths);
+	free(work->seen);
+	free(work->step_at);
+}
+
+int order_make(struct order *order, const struct order_edge *edges, uint32_t edge_count, uint32_t lanes_max,
+	       uint32_t *bad)
+{
+	struct work work = { .order = order, .lanes_max = lanes_max };
+	int rc;
+
+	if (!work_begin(&work, edges, edge_count)) {
+		work_end(&work);
+		return -ENOMEM;
+	}
+	rc = make_sequence(&work, bad);
+	for (uint32_t i = 0; i < order->count && !rc; i++)
+		if (!place_step(&work, order->sequence[i]))
+			rc = -ENOMEM;
+	if (!rc)
+		find_ends(&work);
+	work_end(&work);
+	return rc;
+}
+
+void order_free(struct order *order)
+{
+	free(order->steps);
+	free(order->sequence);
+	free(order->waits);
+	free(order->lane_places);
+	free(order->lane_ends);
+	memset(order, 0, sizeof(*order));
+}

@@ -1,0 +1,210 @@
+/* Functions of the program that a stream calls. One thread calls them all, in whatever order streams get there; a
+ * stream goes on when the function has returned: its channel waits for a word that is written here. The thread is made
+ * when it is first needed and stays. */
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "soft/cuda/channel.h"
+
+struct host_call {
+	struct context *context;
+	uint64_t context_id;
+	struct fence arrival; /* the stream has got there */
+	uint64_t word;	      /* what lets it go on */
+	void (*function)(void *);
+	CUstreamCallback callback;
+	CUstream handle; /* as the callback is told */
+	void *argument;
+	struct host_call *next;
+};
+
+/* Guards the queue alone; taken with the api lock held, never the other way round. */
+static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t queue_grew = PTHREAD_COND_INITIALIZER;
+static struct host_call *queue;
+static bool has_thread;
+
+enum { LOOK_AGAIN_NS = 500000 };
+
+static bool is_ready(const struct host_call *call)
+{
+	return fence_is_done(call->arrival) || call->context->notifier->status ||
+	       __atomic_load_n(&call->context->error, __ATOMIC_RELAXED);
+}
+
+/* The first that is ready: two streams may need each other's in another order than that of their making. */
+static struct host_call *take_ready(void)
+{
+	for (struct host_call **at = &queue, *call; (call = *at); at = &call->next)
+		if (is_ready(call)) {
+			*at = call->next;
+			return call;
+		}
+	return NULL;
+}
+
+static struct host_call *wait_ready(void)
+{
+	struct timespec time = { .tv_nsec = LOOK_AGAIN_NS };
+	struct host_call *call;
+
+	pthread_mutex_lock(&queue_lock);
+	while (!(call = take_ready())) {
+		volatile uint64_t *done;
+		uint32_t seen;
+
+		if (!queue) {
+			pthread_cond_wait(&queue_grew, &queue_lock);
+			continue;
+		}
+		done = queue->arrival.channel->done;
+		seen = (uint32_t)__atomic_load_n(done, __ATOMIC_ACQUIRE);
+		if (is_ready(queue))
+			continue;
+		pthread_mutex_unlock(&queue_lock);
+		/* The memory may go away meanwhile; then this fails. */
+		syscall(SYS_futex, (uint32_t *)(uintptr_t)done, FUTEX_WAIT, seen, &time, NULL, 0);
+		pthread_mutex_lock(&queue_lock);
+	}
+	pthread_mutex_unlock(&queue_lock);
+	return call;
+}
+
+static void let_go_on(const struct host_call *call)
+{
+	struct channel *channel = call->arrival.channel;
+
+	/* The front end reads the word after the bell: what the function wrote comes before it. */
+	__atomic_store_n((uint64_t *)(void *)(channel->state->low.at + HOST_WORD_AT), call->word,
+			 __ATOMIC_RELEASE);
+	channel_ring(channel);
+}
+
+static void run(struct host_call *call)
+{
+	CUresult status;
+	bool is_there;
+
+	api_lock();
+	is_there = context_has_id(call->context, call->context_id);
+	status = is_there ? context_check(call->context) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	api_unlock();
+	if (is_there && call->callback)
+		call->callback(call->handle, status, call->argument);
+	else if (is_there && !status)
+		call->function(call->argument);
+	api_lock();
+	if (context_has_id(call->context, call->context_id))
+		let_go_on(call);
+	api_unlock();
+	free(call);
+}
+
+static void *host_thread(void *unused)
+{
+	(void)unused;
+	for (;;)
+		run(wait_ready());
+	return NULL;
+}
+
+/* With all signals blocked: the program's handlers run on its own threads. */
+static CUresult start_thread(void)
+{
+	sigset_t all, before;
+	pthread_t thread;
+	int rc;
+
+	if (has_thread)
+		return CUDA_SUCCESS;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&thread, NULL, host_thread, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_detach(thread);
+	has_thread = true;
+	return CUDA_SUCCESS;
+}
+
+static void enqueue(struct host_call *call)
+{
+	struct host_call **at = &queue;
+
+	pthread_mutex_lock(&queue_lock);
+	while (*at)
+		at = &(*at)->next;
+	*at = call;
+	pthread_cond_signal(&queue_grew);
+	pthread_mutex_unlock(&queue_lock);
+}
+
+/* Room for the wait, with nothing submitted between what the function comes after and the wait itself. */
+static CUresult begin_wait(struct stream *stream, struct fence *arrival)
+{
+	CUresult result;
+
+	do {
+		*arrival = stream_fence(stream);
+		result = stream_begin(stream, CHANNEL_WAIT_WORDS, 0);
+	} while (!result && stream->channel->submitted != arrival->value);
+	return result;
+}
+
+static CUresult stream_call(struct stream *stream, const struct host_call *like)
+{
+	struct channel_state *state = stream->channel->state;
+	struct host_call *call = malloc(sizeof(*call));
+	CUresult result = call ? start_thread() : CUDA_ERROR_OUT_OF_MEMORY;
+
+	if (!result) {
+		*call = *like;
+		call->context = stream->context;
+		call->context_id = stream->context->id;
+		result = begin_wait(stream, &call->arrival);
+	}
+	if (result) {
+		free(call);
+		return result;
+	}
+	call->word = ++state->host_count;
+	channel_acquire(stream->channel, state->low.address + HOST_WORD_AT, call->word, SOFT_SEM_ACQUIRE_GEQ,
+			true);
+	stream_end(stream);
+	enqueue(call);
+	return CUDA_SUCCESS;
+}
+
+CUresult stream_host(struct stream *stream, void (*function)(void *), void *argument)
+{
+	return stream_call(stream, &(struct host_call){ .function = function, .argument = argument });
+}
+
+CUresult stream_call_back(struct stream *stream, CUstreamCallback function, void *argument)
+{
+	CUstream handle = stream->is_null	  ? NULL
+			  : stream->is_per_thread ? CU_STREAM_PER_THREAD
+						  : (CUstream)stream;
+
+	return stream_call(
+		stream, &(struct host_call){ .callback = function, .handle = handle, .argument = argument });
+}
+
+void host_functions_forget(struct context *context)
+{
+	pthread_mutex_lock(&queue_lock);
+	for (struct host_call **at = &queue, *call; (call = *at);) {
+		if (call->context == context) {
+			*at = call->next;
+			free(call);
+		} else {
+			at = &call->next;
+		}
+	}
+	pthread_mutex_unlock(&queue_lock);
+}

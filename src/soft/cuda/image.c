@@ -1,0 +1,268 @@
+/* Finding the PTX in an image. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/own.h"
+#include "soft/cuda/fatbin.h"
+#include "soft/cuda/image.h"
+#include "soft/cuda/join.h"
+
+enum { TARGET = 90, CANDIDATES_MAX = 32, PARTS_MAX = 4096 };
+
+struct wrapper { /* __fatBinC_Wrapper_t of CUDA's fatbinary_section.h */
+	uint32_t magic, version;
+	const void *data;
+	const void *const *parts; /* of version 2: fat binaries to be linked, up to a NULL */
+};
+
+struct candidates {
+	struct fatbin_entry list[CANDIDATES_MAX];
+	unsigned count;
+	uint32_t machine_target; /* of machine code that lies there, too */
+};
+
+CUresult image_result(int rc)
+{
+	switch (rc) {
+	case 0:
+		return CUDA_SUCCESS;
+	case -ENOMEM:
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	case -ENOTSUP:
+		return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+	case -ENOENT:
+		return CUDA_ERROR_FILE_NOT_FOUND;
+	default:
+		return CUDA_ERROR_INVALID_PTX;
+	}
+}
+
+/* PTX up to what the GPU is, the highest first; then what is made for newer ones, the lowest first: it may do. */
+static int compare(const void *left, const void *right)
+{
+	uint32_t a = ((const struct fatbin_entry *)left)->target;
+	uint32_t b = ((const struct fatbin_entry *)right)->target;
+
+	if ((a <= TARGET) != (b <= TARGET))
+		return a <= TARGET ? -1 : 1;
+	return a <= TARGET ? (a < b) - (a > b) : (a > b) - (a < b);
+}
+
+static int collect(const void *data, size_t length, struct candidates *found, struct bf_error *err)
+{
+	struct fatbin_walk walk;
+	struct fatbin_entry entry;
+	int rc = fatbin_start(data, length, &walk, err);
+
+	found->count = 0;
+	found->machine_target = 0;
+	while (!rc && (rc = fatbin_next(&walk, &entry, err)) > 0) {
+		rc = 0;
+		if (entry.kind == FATBIN_KIND_PTX && found->count < CANDIDATES_MAX)
+			found->list[found->count++] = entry;
+		else if (entry.kind == FATBIN_KIND_ELF)
+			found->machine_target = entry.target;
+	}
+	qsort(found->list, found->count, sizeof(*found->list), compare);
+	return rc;
+}
+
+static CUresult no_code(uint32_t target, struct bf_error *err)
+{
+	if (target)
+		bf_fail(err, ENOEXEC,
+			"the image holds machine code for sm_%u and no PTX, which is what this GPU runs; compile "
+			"with -gencode arch=compute_%u,code=compute_%u",
+			target, TARGET, TARGET);
+	else
+		bf_fail(err, ENOEXEC,
+			"the image is machine code, not PTX, which is what this GPU runs; compile with "
+			"-gencode arch=compute_%u,code=compute_%u",
+			TARGET, TARGET);
+	return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+/* The first candidate that loads; if none does, what was wrong with the best. */
+static CUresult load_fatbin(const void *data, size_t length, struct image *image, struct bf_error *err)
+{
+	struct bf_error first = { 0 }, later;
+	struct candidates found;
+
+	if (collect(data, length, &found, err))
+		return CUDA_ERROR_INVALID_IMAGE;
+	if (!found.count)
+		return no_code(found.machine_target, err);
+	for (unsigned i = 0; i < found.count; i++) {
+		int rc = fatbin_text(&found.list[i], &image->text, &image->length, i ? &later : &first);
+
+		if (!rc)
+			rc = ptx_module_load(image->text, image->length, &image->ptx, i ? &later : &first);
+		if (!rc)
+			return CUDA_SUCCESS;
+		image_free(image);
+	}
+	*err = first;
+	return image_result(-first.code);
+}
+
+static CUresult load_text(const char *data, size_t length, struct image *image, struct bf_error *err)
+{
+	int rc;
+
+	length = strnlen(data, length ? length : (size_t)PTX_TEXT_MAX_BYTES + 1);
+	if (!memmem(data, length, ".version", 8)) {
+		bf_fail(err, EINVAL, "the image is neither PTX nor a fat binary");
+		return CUDA_ERROR_INVALID_IMAGE;
+	}
+	image->text = malloc(length + 1);
+	if (!image->text)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	memcpy(image->text, data, length);
+	image->text[length] = '\0';
+	image->length = length;
+	rc = ptx_module_load(image->text, length, &image->ptx, err);
+	if (rc)
+		image_free(image);
+	return image_result(rc);
+}
+
+/* ---- device code in parts (nvcc -rdc=true): the PTX of each, joined */
+
+static CUresult fatbin_best(const void *data, size_t length, char **text, size_t *text_length,
+			    struct bf_error *err)
+{
+	struct candidates found;
+
+	if (collect(data, length, &found, err))
+		return CUDA_ERROR_INVALID_IMAGE;
+	if (!found.count)
+		return no_code(found.machine_target, err);
+	return image_result(fatbin_text(&found.list[0], text, text_length, err));
+}
+
+static CUresult join(struct join_input *inputs, unsigned count, struct image *image, struct bf_error *err)
+{
+	int rc = join_texts(inputs, count, true, &image->text, &image->length, err);
+
+	if (!rc)
+		rc = ptx_module_load(image->text, image->length, &image->ptx, err);
+	if (rc)
+		image_free(image);
+	return image_result(rc);
+}
+
+/* A part without PTX is left out: what it defines is then missing, and the error says so. */
+static CUresult load_parts(const void *const *parts, struct image *image, struct bf_error *err)
+{
+	struct join_input *inputs;
+	CUresult result = CUDA_SUCCESS;
+	unsigned part_count = 0, count = 0;
+
+	while (part_count < PARTS_MAX && parts[part_count])
+		part_count++;
+	inputs = calloc(part_count + 1, sizeof(*inputs));
+	if (!inputs)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	for (unsigned i = 0; i < part_count && !result; i++) {
+		char *text = NULL;
+
+		result = fatbin_best(parts[i], fatbin_length(parts[i]), &text, &inputs[count].length, err);
+		if (!result)
+			inputs[count++].text = text;
+		else if (result == CUDA_ERROR_NO_BINARY_FOR_GPU)
+			result = CUDA_SUCCESS;
+	}
+	if (!result)
+		result = count ? join(inputs, count, image, err) : CUDA_ERROR_NO_BINARY_FOR_GPU;
+	for (unsigned i = 0; i < count; i++)
+		free((char *)(uintptr_t)inputs[i].text);
+	free(inputs);
+	return result;
+}
+
+/* Whether the image starts with these bytes; one that tells its own length has at least four, if no NUL is before. */
+static bool starts_with(const char *data, size_t length, uint32_t magic)
+{
+	if (length)
+		return length >= sizeof(magic) && !memcmp(data, &magic, sizeof(magic));
+	return !strncmp(data, (const char *)&magic, sizeof(magic));
+}
+
+static CUresult load_wrapped(const void *data, struct image *image, struct bf_error *err)
+{
+	struct wrapper wrapper;
+
+	memcpy(&wrapper, data, sizeof(wrapper));
+	if (wrapper.version == 2 && wrapper.parts)
+		return load_parts(wrapper.parts, image, err);
+	if (!wrapper.data || !starts_with(wrapper.data, 0, FATBIN_MAGIC))
+		return CUDA_ERROR_INVALID_IMAGE;
+	return load_fatbin(wrapper.data, fatbin_length(wrapper.data), image, err);
+}
+
+CUresult image_load(const void *data, size_t length, struct image *image, struct bf_error *err)
+{
+	const uint32_t elf = 0x464c457f;
+
+	*image = (struct image){ 0 };
+	if (!length && starts_with(data, 0, FATBIN_WRAPPER_MAGIC))
+		return load_wrapped(data, image, err);
+	if (starts_with(data, length, elf))
+		return no_code(0, err);
+	if (starts_with(data, length, FATBIN_MAGIC))
+		return load_fatbin(data, length ? length : fatbin_length(data), image, err);
+	return load_text(data, length, image, err);
+}
+
+CUresult image_text(const void *data, size_t length, char **text, size_t *text_length, struct bf_error *err)
+{
+	if (starts_with(data, length, FATBIN_MAGIC))
+		return fatbin_best(data, length, text, text_length, err);
+	*text_length = strnlen(data, length);
+	*text = strndup(data, *text_length);
+	return *text ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult image_read_file(const char *path, void **data, size_t *length, struct bf_error *err)
+{
+	cleanup_file FILE *file = fopen(path, "rbe");
+	long bytes;
+
+	*data = NULL;
+	if (!file) {
+		bf_fail(err, errno, "reading %s: %s", path, strerror(errno));
+		return CUDA_ERROR_FILE_NOT_FOUND;
+	}
+	if (fseek(file, 0, SEEK_END) || (bytes = ftell(file)) < 0 || fseek(file, 0, SEEK_SET))
+		return CUDA_ERROR_OPERATING_SYSTEM;
+	if (!bytes || bytes > (long)1 << 30)
+		return CUDA_ERROR_INVALID_IMAGE;
+	*length = (size_t)bytes;
+	*data = malloc(*length);
+	if (!*data)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (fread(*data, 1, *length, file) == *length)
+		return CUDA_SUCCESS;
+	free(*data);
+	*data = NULL;
+	return CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+CUresult image_load_file(const char *path, struct image *image, struct bf_error *err)
+{
+	cleanup_free void *data = NULL;
+	size_t length;
+	CUresult result = image_read_file(path, &data, &length, err);
+
+	*image = (struct image){ 0 };
+	return result ? result : image_load(data, length, image, err);
+}
+
+void image_free(struct image *image)
+{
+	ptx_module_free(image->ptx);
+	free(image->text);
+	*image = (struct image){ 0 };
+}

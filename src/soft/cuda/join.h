@@ -1,0 +1,48 @@
+/* join: several PTX texts as one, as a linker would join what they compile to: names that one text declares and another
+ * defines meet, names of a text's own stay its own. Text in, text out. */
+#ifndef BELFRY_SOFT_CUDA_JOIN_H
+#define BELFRY_SOFT_CUDA_JOIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct join_input {
+	const char *text;
+	size_t length;
+};
+/* is_lazy: leave out a text without kernels and variables for others, unless another one needs what it defines; so a
+ * library that came along does no harm. The caller frees the text; it ends with NUL, which length does not count. */
+int join_texts(const struct join_input *inputs, unsigned count, bool is_lazy, char **text, size_t *length,
+	       struct bf_error *err);
+
+/* ---- join_scan.c: a text as statements of its outermost level. */
+enum join_kind { JOIN_OTHER, JOIN_HEAD, JOIN_VARIABLE, JOIN_FUNCTION };
+enum join_linkage { JOIN_LOCAL, JOIN_VISIBLE, JOIN_WEAK, JOIN_EXTERN };
+struct join_statement {
+	const char *from, *end, *name;
+	size_t name_length;
+	const char *extern_at; /* the word .extern */
+	enum join_kind kind;
+	enum join_linkage linkage;
+	bool is_entry, is_definition;
+	bool is_dropped, is_prototype; /* what join.c makes of it: nothing, or a declaration of a function */
+	unsigned input;
+};
+struct join_statements {
+	struct join_statement *list;
+	size_t count, room;
+};
+int join_scan(const struct join_input *input, unsigned number, struct join_statements *to,
+	      struct bf_error *err);
+
+struct join_token {
+	const char *from, *end;
+	enum { JOIN_END, JOIN_WORD, JOIN_DOT, JOIN_SIGN } kind;
+};
+/* The next token from `at` on; space and comments are passed over. */
+struct join_token join_next(const char *at, const char *end);
+
+#endif

@@ -1,0 +1,10 @@
+/* What the two halves of the port share. */
+#ifndef BELFRY_SOFT_CUDA_PORT_H
+#define BELFRY_SOFT_CUDA_PORT_H
+
+#include "soft/cuda/core.h"
+
+extern char port_folder[]; /* of the software GPU */
+CUresult port_result(int rc, uint32_t status);
+
+#endif

@@ -1,0 +1,124 @@
+/* What comes back from kernels beside results: errors, from the context's notifier, and text, from its print ring. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "soft/cuda/core.h"
+
+/* As the real library names the same mistakes. What hangs a real GPU (a barrier that nobody completes) ends here. */
+static CUresult error_of_fault(uint16_t fault)
+{
+	switch (fault) {
+	case PTX_FAULT_ADDRESS:
+	case PTX_FAULT_LOCAL:
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	case PTX_FAULT_MISALIGNED:
+		return CUDA_ERROR_MISALIGNED_ADDRESS;
+	case PTX_FAULT_ASSERT:
+		return CUDA_ERROR_ASSERT;
+	case PTX_FAULT_INDEX:
+		return CUDA_ERROR_INVALID_PC;
+	default:
+		return CUDA_ERROR_LAUNCH_FAILED;
+	}
+}
+
+static CUresult error_of(const struct soft_notifier *notifier)
+{
+	if (notifier->error == SOFT_ERROR_MMU && !notifier->fault)
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	return error_of_fault(notifier->fault);
+}
+
+/* "file:line: function: assertion `condition' failed" becomes what the real library prints of it. */
+static void tell_assertion(const struct soft_notifier *n)
+{
+	static const char mark[] = " assertion `", end[] = "' failed";
+	char text[sizeof(n->text) + 1], line[sizeof(text) + 256];
+	char *condition, *tail;
+	int length;
+
+	memcpy(text, n->text, sizeof(n->text));
+	text[sizeof(n->text)] = '\0';
+	condition = strstr(text, mark);
+	if (condition) {
+		*condition = '\0';
+		condition += sizeof(mark) - 1;
+		tail = condition + strlen(condition);
+		if (tail - condition >= (ptrdiff_t)sizeof(end) - 1 && !strcmp(tail - (sizeof(end) - 1), end))
+			tail[-(ptrdiff_t)(sizeof(end) - 1)] = '\0';
+	}
+	length = snprintf(line, sizeof(line),
+			  "%s block: [%u,%u,%u], thread: [%u,%u,%u] Assertion `%s` failed.\n", text,
+			  n->block[0], n->block[1], n->block[2], n->thread[0], n->thread[1], n->thread[2],
+			  condition ? condition : "?");
+	if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
+		return; /* a program without stderr */
+}
+
+void context_set_error(struct context *context, CUresult error)
+{
+	CUresult none = CUDA_SUCCESS;
+
+	__atomic_compare_exchange_n(&context->error, &none, error, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+CUresult context_check(struct context *context)
+{
+	struct soft_notifier notifier;
+	CUresult error = __atomic_load_n(&context->error, __ATOMIC_RELAXED);
+
+	if (error || !context->notifier ||
+	    __atomic_load_n(&context->notifier->status, __ATOMIC_ACQUIRE) != SOFT_NOTIFIER_STATUS)
+		return error;
+	memcpy(&notifier, (const void *)(uintptr_t)context->notifier, sizeof(notifier));
+	error = error_of(&notifier);
+	context_set_error(context, error);
+	channels_finish(context);
+	context_print(context); /* what was printed before it */
+	if (notifier.fault == PTX_FAULT_ASSERT)
+		tell_assertion(&notifier);
+	return error;
+}
+
+/* The bytes between tail and head, in one piece; the ring's memory is the GPU's to write, so head is not trusted. */
+static char *take_text(struct soft_print *print, size_t *length)
+{
+	const uint32_t bytes = CONTEXT_PRINT_BYTES;
+	uint64_t head = __atomic_load_n(&print->head, __ATOMIC_ACQUIRE), tail = print->tail;
+	size_t count = head - tail > bytes ? bytes : (size_t)(head - tail), first;
+	char *text = count ? malloc(count) : NULL;
+
+	if (!text)
+		return NULL;
+	first = bytes - (size_t)(tail & (bytes - 1));
+	if (first > count)
+		first = count;
+	memcpy(text, print->text + (tail & (bytes - 1)), first);
+	memcpy(text + first, print->text, count - first);
+	/* The GPU may write there again. */
+	__atomic_store_n(&print->tail, tail + count, __ATOMIC_RELEASE);
+	*length = count;
+	return text;
+}
+
+/* Without the lock: another thread may hold stdout's and wait for ours. */
+void context_print(struct context *context)
+{
+	struct soft_print *print = context->print;
+	size_t length;
+	unsigned held;
+	char *text;
+
+	if (!print || __atomic_load_n(&print->head, __ATOMIC_RELAXED) == print->tail)
+		return;
+	text = take_text(print, &length);
+	if (!text)
+		return;
+	held = api_pause();
+	fwrite(text, 1, length, stdout);
+	fflush(stdout);
+	api_resume(held);
+	free(text);
+}
