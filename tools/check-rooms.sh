@@ -19,7 +19,7 @@ may base
 may rm base
 may soft rm base
 may gate rm base
-may warden gate rm base
+may warden soft gate rm base
 may server warden gate rm base
-may cli server warden gate rm base
+may cli soft server warden gate rm base
 exit $status

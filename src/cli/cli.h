@@ -24,6 +24,7 @@ int cli_stop(int argc, char **argv);
 int cli_resume(int argc, char **argv);
 int cli_set(int argc, char **argv);
 int cli_info(int argc, char **argv);
+int cli_soft(int argc, char **argv);
 
 /* "belfry: <why>" on stderr. */
 int cli_fail(const struct bf_error *err);

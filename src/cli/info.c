@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "base/units.h"
 #include "cli/cli.h"
+#include "cli/soft.h"
 #include "rm/rm.h"
 #include "warden/device.h"
 
@@ -25,7 +26,7 @@ static const char help_text[] =
 struct info {
 	char version[32];
 	const struct rm_layout *layout;
-	bool has_driver, has_notify, has_getfd, has_kcmp;
+	bool has_driver, has_notify, has_getfd, has_kcmp, has_soft;
 	unsigned gpus;
 	struct {
 		unsigned index;
@@ -56,6 +57,7 @@ static void gather(struct info *info)
 			       .has_kcmp = bf_same_files(getpid(), getpid()) == 1 };
 	info->has_driver = device_nv_version(info->version, sizeof(info->version)) == 0;
 	info->layout = rm_layout_find(info->version);
+	info->has_soft = cli_soft_is_here();
 	for (unsigned i = 0; i < GPUS_MAX; i++) {
 		struct device_options options = { .index = i };
 		struct bf_error err = { 0 };
@@ -103,6 +105,10 @@ static void print(const struct info *info)
 			       bf_format_size(info->gpu[i].mem_bytes, size, sizeof(size)));
 	if (!info->gpus)
 		puts("GPU      none found");
+	printf("soft     the software GPU is %s\n", !info->has_soft ? "not installed"
+						    : info->gpus
+							    ? "there: --gpu soft takes it"
+							    : "there, and taken where there is no other");
 	printf("kernel   seccomp notification %s, pidfd_getfd %s, kcmp %s\n", info->has_notify ? "yes" : "NO",
 	       info->has_getfd ? "yes" : "NO", info->has_kcmp ? "yes" : "NO");
 }
@@ -130,6 +136,7 @@ static void print_json(const struct info *info)
 			       json_object_new_boolean(info->layout && info->layout->is_measured));
 	json_object_object_add(top, "series", series);
 	json_object_object_add(top, "gpus", gpus);
+	json_object_object_add(top, "soft", json_object_new_boolean(info->has_soft));
 	json_object_object_add(kernel, "seccomp_notify", json_object_new_boolean(info->has_notify));
 	json_object_object_add(kernel, "pidfd_getfd", json_object_new_boolean(info->has_getfd));
 	json_object_object_add(kernel, "kcmp", json_object_new_boolean(info->has_kcmp));

@@ -12,6 +12,7 @@ static const struct cli_command commands[] = {
 	{ "stop", cli_stop, "stop what runs on a virtual GPU, in mid-kernel" },
 	{ "resume", cli_resume, "let it run again" },
 	{ "set", cli_set, "change a running virtual GPU" },
+	{ "soft", cli_soft, "the software GPU: run on it directly, status, stop" },
 	{ "info", cli_info, "tell what Belfry finds on this machine" },
 };
 

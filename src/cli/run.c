@@ -22,6 +22,7 @@
 #include "base/process.h"
 #include "base/units.h"
 #include "cli/cli.h"
+#include "cli/soft.h"
 #include "server/runtime.h"
 
 static const char help_text[] =
@@ -31,7 +32,9 @@ static const char help_text[] =
 	"\n"
 	"  --name NAME         what to call the vGPU (PROGRAM-PID)\n"
 	"  --mem SIZE          the most device memory, such as 8G or 512M (the whole card)\n"
-	"  --gpu N             which GPU: N of /dev/nvidiaN (0)\n"
+	"  --gpu N             which GPU: N of /dev/nvidiaN (0); soft or soft:N for the software GPU,\n"
+	"                      which is taken by itself where there is no NVIDIA GPU\n"
+	"  --soft CONFIG       the software GPU, such as gpus=2,sms=16,mem=4G; see belfry-soft(1)\n"
 	"  --timeslice TIME    how long its turn on the GPU is, such as 200us (as the program asks)\n"
 	"  --interleave LEVEL  how often its turn comes: low, medium or high (as the program asks)\n"
 	"  --any-driver        take the nearest known layout if the driver's series is unknown\n"
@@ -56,11 +59,12 @@ static void default_name(struct front_options *options, const char *program)
 }
 
 /* 0, or an exit status plus 1 so that --help can end well. */
-static int parse(int argc, char **argv, struct front_options *options)
+static int parse(int argc, char **argv, struct front_options *options, struct cli_gpu *which)
 {
 	static const struct option long_options[] = { { "name", required_argument, NULL, 'n' },
 						      { "mem", required_argument, NULL, 'm' },
 						      { "gpu", required_argument, NULL, 'g' },
+						      { "soft", required_argument, NULL, 's' },
 						      { "timeslice", required_argument, NULL, 't' },
 						      { "interleave", required_argument, NULL, 'i' },
 						      { "any-driver", no_argument, NULL, 'a' },
@@ -69,8 +73,9 @@ static int parse(int argc, char **argv, struct front_options *options)
 						      { NULL, 0, NULL, 0 } };
 	struct bf_error err = { 0 };
 	int level;
-	long gpu;
 
+	if (cli_gpu_default(which, &err))
+		return cli_usage("run", err.text) + 1;
 	opterr = 0;
 	for (int option; (option = getopt_long(argc, argv, "+h", long_options, NULL)) != -1;) {
 		int rc = 0;
@@ -84,8 +89,10 @@ static int parse(int argc, char **argv, struct front_options *options)
 			rc = bf_parse_size(optarg, &options->mem_bytes, &err);
 			break;
 		case 'g':
-			rc = bf_parse_number("--gpu", optarg, 0, 253, &gpu, &err);
-			options->gpu = (uint32_t)gpu;
+			rc = cli_gpu_parse(optarg, which, &err);
+			break;
+		case 's':
+			rc = cli_gpu_parse_soft(optarg, which, &err);
 			break;
 		case 't':
 			rc = bf_parse_time(optarg, &options->timeslice_us, &err);
@@ -224,13 +231,20 @@ int cli_run(int argc, char **argv)
 					 .log_level = BF_LOG_WARN };
 	struct bf_error err = { 0 };
 	char daemon[PATH_MAX];
-	int socks[2], status = parse(argc, argv, &options);
+	struct cli_gpu which;
+	int socks[2], status = parse(argc, argv, &options, &which);
 	sigset_t set;
 	pid_t pid;
 
 	if (status)
 		return status - 1;
 	if (find_daemon(daemon, sizeof(daemon), &err))
+		return cli_fail(&err);
+	cli_gpu_settle(&which);
+	options.gpu = which.index;
+	/* Before we become the one to whom orphans go: the software GPU is to outlive us. */
+	if (which.is_soft &&
+	    cli_soft_prepare(&which.soft, options.soft_folder, sizeof(options.soft_folder), &err))
 		return cli_fail(&err);
 	sigemptyset(&set);
 	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)

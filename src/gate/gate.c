@@ -99,6 +99,11 @@ static void gate_publish_less(struct gate *gate, const struct gate_program *prog
 	gate_sync(gate);
 }
 
+void gate_set_rang(struct gate *gate, void (*rang)(volatile uint32_t *bell))
+{
+	gate->rang = rang;
+}
+
 struct gate *gate_new(volatile uint32_t *bell, const struct gate_rest *rest, struct bf_error *err)
 {
 	struct gate *gate = calloc(1, sizeof(*gate));
@@ -301,7 +306,7 @@ void gate_ring_again(struct gate_vgpu *vgpu)
 
 			/* A ring without news is harmless, so this needs no agreement with the poller. */
 			if (token != GATE_NO_TOKEN)
-				vgpu->gate->bell[GATE_BELL_WORD] = token;
+				gate_ring(vgpu->gate, token);
 		}
 }
 

@@ -34,6 +34,8 @@ extern const struct gate_rest gate_rest_default;
 
 /* bell: the real doorbell page of the GPU (or memory that stands for it). It outlives the gate. */
 struct gate *gate_new(volatile uint32_t *bell, const struct gate_rest *rest, struct bf_error *err);
+/* A bell that no hardware hears: call this after every ring. Before anything is added. */
+void gate_set_rang(struct gate *gate, void (*rang)(volatile uint32_t *bell));
 /* Everything added must have been removed. */
 void gate_free(struct gate *gate);
 

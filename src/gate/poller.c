@@ -57,7 +57,7 @@ static bool channel_forward(struct gate *gate, struct gate_channel *ch)
 	atomic_store_explicit(&ch->was_used, true, memory_order_relaxed);
 	ch->gpu_userd[GATE_GP_PUT_WORD] = put;
 	wmb_before_doorbell();
-	gate->bell[GATE_BELL_WORD] = token;
+	gate_ring(gate, token);
 	ch->sent_put = put;
 	count(&gate->forwards);
 	return true;

@@ -65,6 +65,7 @@ struct gate_table {
 
 struct gate {
 	volatile uint32_t *bell;
+	void (*rang)(volatile uint32_t *bell); /* NULL: hardware hears the bell */
 	struct gate_rest rest;
 	struct gate_vgpu *vgpus;
 	pthread_t poller;
@@ -76,6 +77,13 @@ struct gate {
 
 	_Atomic uint64_t rings, forwards, strange, swept;
 };
+
+static inline void gate_ring(struct gate *gate, uint32_t token)
+{
+	gate->bell[GATE_BELL_WORD] = token;
+	if (gate->rang)
+		gate->rang(gate->bell);
+}
 
 void *gate_poller_main(void *gate);
 

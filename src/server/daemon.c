@@ -127,7 +127,8 @@ static int start(struct daemon *daemon, struct bf_error *err)
 
 	if (rc)
 		return rc;
-	daemon->device = device_nv_open(&options->device, err);
+	daemon->device = options->soft_folder ? device_soft_open(options->soft_folder, &options->device, err)
+					      : device_nv_open(&options->device, err);
 	if (!daemon->device)
 		return -err->code;
 	rc = check_mem(daemon, err);
@@ -139,6 +140,7 @@ static int start(struct daemon *daemon, struct bf_error *err)
 	daemon->gate = gate_new(daemon->device->bell, NULL, err);
 	if (!daemon->gate)
 		return -err->code;
+	gate_set_rang(daemon->gate, daemon->device->rang);
 	daemon->warden = warden_new(bf_take_fd(&daemon->program.listener), daemon->device, daemon->gate,
 				    &options->warden, err);
 	daemon->control.warden = daemon->warden;

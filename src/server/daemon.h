@@ -8,7 +8,8 @@
 
 struct daemon_options {
 	const char *name;
-	int front_fd; /* the belfry that started us; its end is ours */
+	int front_fd;		 /* the belfry that started us; its end is ours */
+	const char *soft_folder; /* of the software GPU, or NULL: a real one */
 	struct device_options device;
 	struct warden_options warden;
 	char *const *argv;

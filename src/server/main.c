@@ -29,7 +29,7 @@ static int receive(int front_fd, struct front_options *options)
 	if (recv(front_fd, options, sizeof(*options), 0) != (ssize_t)sizeof(*options) ||
 	    options->magic != PROTOCOL_MAGIC || options->version != PROTOCOL_VERSION)
 		return -1;
-	options->name[sizeof(options->name) - 1] = 0;
+	options->name[sizeof(options->name) - 1] = options->soft_folder[sizeof(options->soft_folder) - 1] = 0;
 	return runtime_check_name(options->name, &err) || options->interleave > 2 || options->gpu > 253 ||
 			       options->log_level > BF_LOG_DEBUG
 		       ? -1
@@ -68,6 +68,7 @@ int main(int argc, char **argv)
 	struct daemon_options options = {
 		.name = front.name,
 		.front_fd = (int)front_fd,
+		.soft_folder = front.soft_folder[0] ? front.soft_folder : NULL,
 		.device = { .index = front.gpu, .any_driver = front.any_driver },
 		.warden = { .mem_bytes = front.mem_bytes,
 			    .timeslice_us = front.timeslice_us,

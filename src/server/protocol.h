@@ -7,7 +7,7 @@
 #include "warden/warden.h"
 
 #define PROTOCOL_MAGIC 0xbe1f7a11u
-#define PROTOCOL_VERSION 1u
+#define PROTOCOL_VERSION 2u
 
 enum protocol_op {
 	PROTOCOL_REPORT = 1,
@@ -48,6 +48,7 @@ struct front_options {
 	int32_t interleave;    /* 0..2; -1: as the program asks */
 	uint32_t gpu;
 	uint32_t any_driver, log_level;
+	char soft_folder[108]; /* of the software GPU; empty: a real one */
 };
 
 /* And back. */

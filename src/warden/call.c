@@ -48,9 +48,7 @@ struct answer site_refuse(struct site *site, uint32_t status, const char *why)
 	return site_status(site, status);
 }
 
-/* Write back only what changed: the driver copies out exactly the structure it knows, and so do we, even where
- * we do not know its size. */
-static int poke_changes(pid_t pid, uint64_t at, const uint8_t *before, const uint8_t *after, size_t bytes)
+int site_poke_changes(pid_t pid, uint64_t at, const uint8_t *before, const uint8_t *after, size_t bytes)
 {
 	size_t from = 0, to = bytes;
 
@@ -103,8 +101,8 @@ int site_perform(struct site *site, void *params, uint32_t params_size)
 	if (call->rights)
 		put64(arg + RIGHTS_AT, call->rights);
 	/* What was done is done, whether the program can be told or not: the caller must note it in either case. */
-	if (poke_changes(tid, site->arg_at, site->arg, arg, call->size) ||
-	    (params_size && poke_changes(tid, call->params, before, params, params_size)))
+	if (site_poke_changes(tid, site->arg_at, site->arg, arg, call->size) ||
+	    (params_size && site_poke_changes(tid, call->params, before, params, params_size)))
 		site->is_untold = true;
 	memcpy(site->arg, arg, call->size);
 	if (call->object_at >= 0)
@@ -112,8 +110,7 @@ int site_perform(struct site *site, void *params, uint32_t params_size)
 	return 0;
 }
 
-/* The program's parameters, in a buffer with room to spare; NULL: none, or *rc says why not. */
-static uint8_t *take_params(struct site *site, uint32_t *size, int *rc)
+uint8_t *site_take_params(struct site *site, uint32_t *size, int *rc)
 {
 	const struct rm_call *call = &site->call;
 	int usual = rm_class_params_size(site->warden->device->layout, call->class_id);
@@ -316,7 +313,7 @@ static struct answer alloc_call(struct site *site)
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, class->name);
 	if (site->call.flags & FLAG_SERIALIZED)
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "serialized parameters");
-	params = take_params(site, &size, &rc);
+	params = site_take_params(site, &size, &rc);
 	if (rc)
 		return RETURN(rc);
 	switch (class->kind) {

@@ -1,6 +1,5 @@
-/* The device behind the warden: one GPU, and the files through which programs reach it. `nv` is the real
- * driver. Everything the warden needs of a GPU goes through this interface, so that another device with
- * the same seams can stand here. */
+/* The device behind the warden: one GPU, and the files through which programs reach it. `nv` is the real driver,
+ * `soft` that of the software GPU. Everything the warden needs of a GPU goes through this interface. */
 #ifndef BELFRY_WARDEN_DEVICE_H
 #define BELFRY_WARDEN_DEVICE_H
 
@@ -42,8 +41,12 @@ struct device_ops {
 	/* Make a call through `fd`, a file of a program's that the caller holds. 0 or -errno of the ioctl; the
 	 * driver's own status is in the argument. */
 	int (*call)(struct device *device, int fd, uint32_t nr, void *arg, uint32_t size);
-	/* A call that the warden has nothing to say about. NULL: the kernel answers it (the notification is
-	 * continued). Otherwise the ioctl's result. */
+	/* Calls and maps that the warden has nothing to say about. NULL: the kernel does them (the notification is
+	 * continued). Otherwise they are made with our copy of the argument through `fd`, the program's own file
+	 * which the caller holds, for process `pid`; map_file returns the memory to be mapped. */
+	int (*carry)(struct device *device, int fd, pid_t pid, uint32_t nr, void *arg, uint32_t size);
+	int (*map_file)(struct device *device, int fd, pid_t pid, uint64_t bytes, uint64_t offset);
+	/* The same for a device of tests, which is to see what the program's memory holds by then. */
 	long (*answer)(struct device *device, pid_t pid, int fd, uint32_t nr, uint32_t size, uint64_t arg);
 	/* See a program's memory object. `control_fd` is its client's control file. */
 	int (*view)(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
@@ -60,9 +63,10 @@ struct device_ops {
 struct device {
 	const struct device_ops *ops;
 	const struct rm_layout *layout;
-	volatile uint32_t *bell; /* the GPU's doorbell page */
-	uint64_t mem_bytes;	 /* of the card */
-	uint32_t instance;	 /* what programs call it when they allocate the device object */
+	volatile uint32_t *bell;	       /* the GPU's doorbell page */
+	void (*rang)(volatile uint32_t *bell); /* to be called after ringing; NULL: hardware hears it */
+	uint64_t mem_bytes;		       /* of the card */
+	uint32_t instance; /* what programs call it when they allocate the device object */
 	char driver_version[32];
 	unsigned index; /* N of nvidiaN */
 };
@@ -74,6 +78,9 @@ struct device_options {
 
 /* The real driver. Fails with a reason a person can act on: no driver, no GPU, no permission, unknown series. */
 struct device *device_nv_open(const struct device_options *options, struct bf_error *err);
+/* The software GPU whose folder this is (soft/link/link.h); we become the supervisor of our descendants there. */
+struct device *device_soft_open(const char *folder, const struct device_options *options,
+				struct bf_error *err);
 /* "580.159.04", or -ENOENT if the driver is not loaded. */
 int device_nv_version(char *to, size_t room);
 

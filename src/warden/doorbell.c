@@ -94,6 +94,11 @@ static int doorbell_add(struct process *process, const struct expected_map *expe
 	return 0;
 }
 
+bool site_expects_doorbell(struct site *site, uint64_t bytes)
+{
+	return find_expected(site, bytes) != NULL;
+}
+
 struct answer site_mmap_doorbell(struct site *site, uint64_t bytes)
 {
 	struct expected_map **at = find_expected(site, bytes), *expected;
@@ -102,7 +107,7 @@ struct answer site_mmap_doorbell(struct site *site, uint64_t bytes)
 	int rc;
 
 	if (!at)
-		return PASS;
+		return RETURN(-EINVAL);
 	for (struct doorbell *d = site->process->doorbells; d; d = d->next)
 		count++;
 	expected = *at;

@@ -1,24 +1,18 @@
-/* The real driver, as a client of it ourselves: one RM client with a device, a subdevice and a doorbell, kept
- * as long as the warden lives. */
+/* The driver, as a client of it ourselves: one RM client with a device, a subdevice and a doorbell, kept as long as
+ * the warden lives. How it is reached is the road's matter. */
+#include "warden/nv.h"
+
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/own.h"
-#include "warden/device.h"
 
 enum {
-	NV_MAJOR = 195,
-	NV_MINOR_CONTROL = 255,
-	NV_MINOR_MODESET = 254,
 	BELL_BYTES = 0x10000,
 	CARD_INFO_SIZE = 72, /* nv_ioctl_card_info_t */
 	CARD_INFO_COUNT = 32,
@@ -43,34 +37,6 @@ enum {
 #define OWN_FIRST_VIEW 0xbe200000u
 #define OWN_LAST_VIEW 0xbe2fffffu
 
-struct nv {
-	struct device device;
-	int control_fd, gpu_fd;
-	uint32_t client, next_view;
-	unsigned uvm_major;
-};
-
-static struct nv *nv_of(struct device *device)
-{
-	return (struct nv *)device;
-}
-
-static int nv_ioctl(int fd, uint32_t nr, void *arg, uint32_t size)
-{
-	int rc;
-
-	do
-		rc = ioctl(fd, _IOC(_IOC_READ | _IOC_WRITE, 'F', nr, size), arg);
-	while (rc < 0 && (errno == EINTR || errno == EAGAIN));
-	return rc < 0 ? -errno : 0;
-}
-
-static int nv_call(struct device *device, int fd, uint32_t nr, void *arg, uint32_t size)
-{
-	(void)device;
-	return nv_ioctl(fd, nr, arg, size);
-}
-
 /* 0, -errno, or the driver's status (positive). */
 static int own_alloc(struct nv *nv, uint32_t parent, uint32_t handle, uint32_t class_id, void *params,
 		     uint32_t size)
@@ -81,7 +47,7 @@ static int own_alloc(struct nv *nv, uint32_t parent, uint32_t handle, uint32_t c
 				    .class_id = class_id,
 				    .params = (uintptr_t)params,
 				    .size = size };
-	int rc = nv_ioctl(nv->control_fd, RM_ESC_ALLOC, &arg, sizeof(arg));
+	int rc = nv->road->call(nv->control_fd, RM_ESC_ALLOC, &arg, sizeof(arg));
 
 	return rc ? rc : (int)arg.status;
 }
@@ -91,24 +57,16 @@ static int own_control(struct nv *nv, uint32_t object, uint32_t cmd, void *param
 	struct rm_arg_control arg = {
 		.client = nv->client, .object = object, .cmd = cmd, .params = (uintptr_t)params, .size = size
 	};
-	int rc = nv_ioctl(nv->control_fd, RM_ESC_CONTROL, &arg, sizeof(arg));
+	int rc = nv->road->call(nv->control_fd, RM_ESC_CONTROL, &arg, sizeof(arg));
 
 	return rc ? rc : (int)arg.status;
-}
-
-static int open_gpu(const struct nv *nv)
-{
-	char path[32];
-
-	snprintf(path, sizeof(path), "/dev/nvidia%u", nv->device.index);
-	return open(path, O_RDWR | O_CLOEXEC);
 }
 
 /* Map an object of ours. A mapping is prepared on a file of its own, which can then go. */
 static int own_map(struct nv *nv, uint32_t memory, uint64_t bytes, uint32_t flags, int prot, bool is_vidmem,
 		   void **at)
 {
-	cleanup_close int file = is_vidmem ? open_gpu(nv) : open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
+	cleanup_close int file = nv->road->open(nv, is_vidmem ? (int)nv->device.index : NV_MINOR_CONTROL);
 	struct rm_arg_map arg = { .client = nv->client,
 				  .device = is_vidmem ? OWN_SUBDEVICE : OWN_DEVICE,
 				  .memory = memory,
@@ -118,47 +76,12 @@ static int own_map(struct nv *nv, uint32_t memory, uint64_t bytes, uint32_t flag
 	int rc;
 
 	if (file < 0)
-		return -errno;
-	rc = nv_ioctl(nv->control_fd, RM_ESC_MAP_MEMORY, &arg, sizeof(arg));
+		return file;
+	rc = nv->road->call(nv->control_fd, RM_ESC_MAP_MEMORY, &arg, sizeof(arg));
 	if (rc || arg.status)
 		return rc ? rc : (int)arg.status;
-	*at = mmap(NULL, bytes, prot, MAP_SHARED, file, 0);
+	*at = nv->road->map(file, bytes, prot);
 	return *at == MAP_FAILED ? -errno : 0;
-}
-
-static unsigned find_major(const char *name)
-{
-	cleanup_file FILE *devices = fopen("/proc/devices", "re");
-	char line[128], found[64];
-	unsigned number;
-
-	while (devices && fgets(line, sizeof(line), devices))
-		if (sscanf(line, "%u %63s", &number, found) == 2 && !strcmp(found, name))
-			return number;
-	return 0;
-}
-
-/* The module may be loaded by the first program that needs it, long after us. */
-static bool is_uvm(struct nv *nv, unsigned number)
-{
-	if (!nv->uvm_major)
-		nv->uvm_major = find_major("nvidia-uvm");
-	return nv->uvm_major && number == nv->uvm_major;
-}
-
-static enum device_file nv_classify(struct device *device, const struct stat *st)
-{
-	unsigned number = minor(st->st_rdev);
-
-	if (!S_ISCHR(st->st_mode))
-		return DEVICE_FILE_NONE;
-	if (major(st->st_rdev) != NV_MAJOR)
-		return is_uvm(nv_of(device), major(st->st_rdev)) ? DEVICE_FILE_MANAGED : DEVICE_FILE_NONE;
-	if (number == NV_MINOR_CONTROL)
-		return DEVICE_FILE_CONTROL;
-	if (number == NV_MINOR_MODESET)
-		return DEVICE_FILE_NONE;
-	return number == device->index ? DEVICE_FILE_GPU : DEVICE_FILE_OTHER_GPU;
 }
 
 static uint32_t next_own_handle(struct nv *nv)
@@ -171,14 +94,14 @@ static void own_free(struct nv *nv, uint32_t handle)
 {
 	struct rm_arg_free arg = { .client = nv->client, .parent = OWN_DEVICE, .object = handle };
 
-	if (nv_ioctl(nv->control_fd, RM_ESC_FREE, &arg, sizeof(arg)) || arg.status)
+	if (nv->road->call(nv->control_fd, RM_ESC_FREE, &arg, sizeof(arg)) || arg.status)
 		bf_log(BF_LOG_WARN, "object %x of ours was not freed, status 0x%x", handle, arg.status);
 }
 
 /* The driver lets a process duplicate only what its own clients made; but the owner's control file may share an
  * object with one client more. `through` is that file. */
-static int share_and_dup(int through, uint32_t owner, uint32_t object, int into, struct rm_arg_dup *dup,
-			 struct bf_error *err)
+static int share_and_dup(const struct nv *nv, int through, uint32_t owner, uint32_t object, int into,
+			 struct rm_arg_dup *dup, struct bf_error *err)
 {
 	struct rm_arg_share share = { .client = owner,
 				      .object = object,
@@ -186,14 +109,14 @@ static int share_and_dup(int through, uint32_t owner, uint32_t object, int into,
 				      .access_mask = 1, /* RS_ACCESS_DUP_OBJECT */
 				      .type = SHARE_WITH_CLIENT,
 				      .action = SHARE_COMPOSE };
-	int rc = nv_ioctl(through, RM_ESC_SHARE, &share, sizeof(share));
+	int rc = nv->road->call(through, RM_ESC_SHARE, &share, sizeof(share));
 
 	if (rc || share.status)
 		return bf_fail(err, EIO, "memory %x of client %x: sharing failed (%d, status 0x%x)", object,
 			       owner, rc, share.status);
 	dup->source_client = owner;
 	dup->source_object = object;
-	rc = nv_ioctl(into, RM_ESC_DUP_OBJECT, dup, sizeof(*dup));
+	rc = nv->road->call(into, RM_ESC_DUP_OBJECT, dup, sizeof(*dup));
 	if (rc || dup->status)
 		return bf_fail(err, EIO, "memory %x of client %x: duplicating failed (%d, status 0x%x)",
 			       object, owner, rc, dup->status);
@@ -201,12 +124,12 @@ static int share_and_dup(int through, uint32_t owner, uint32_t object, int into,
 }
 
 /* Our duplicate keeps the memory alive, so that looking at it stays safe whatever the program frees. */
-static int nv_view(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
-		   bool is_vidmem, struct device_view *view, struct bf_error *err)
+int nv_view(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
+	    bool is_vidmem, struct device_view *view, struct bf_error *err)
 {
 	struct nv *nv = nv_of(device);
 	struct rm_arg_dup dup = { .client = nv->client, .parent = OWN_DEVICE, .object = next_own_handle(nv) };
-	int rc = share_and_dup(control_fd, client, what->handle, nv->control_fd, &dup, err);
+	int rc = share_and_dup(nv, control_fd, client, what->handle, nv->control_fd, &dup, err);
 
 	if (rc)
 		return rc;
@@ -219,13 +142,13 @@ static int nv_view(struct device *device, int control_fd, uint32_t client, const
 	return bf_fail(err, EIO, "memory %x of client %x: mapping failed (%d)", what->handle, client, rc);
 }
 
-static void nv_unview(struct device *device, struct device_view *view)
+void nv_unview(struct device *device, struct device_view *view)
 {
 	munmap(view->base, view->bytes);
 	own_free(nv_of(device), view->handle);
 }
 
-static int nv_page_new(struct device *device, struct device_view *page, struct bf_error *err)
+int nv_page_new(struct device *device, struct device_view *page, struct bf_error *err)
 {
 	struct nv *nv = nv_of(device);
 	const struct rm_layout *layout = device->layout;
@@ -250,13 +173,13 @@ static int nv_page_new(struct device *device, struct device_view *page, struct b
 	return bf_fail(err, EIO, "a page of ours cannot be mapped (%d)", rc);
 }
 
-static int nv_page_name(struct device *device, int control_fd, uint32_t client, uint32_t parent,
-			uint32_t handle, const struct device_view *page, struct bf_error *err)
+int nv_page_name(struct device *device, int control_fd, uint32_t client, uint32_t parent, uint32_t handle,
+		 const struct device_view *page, struct bf_error *err)
 {
 	struct nv *nv = nv_of(device);
 	struct rm_arg_dup dup = { .client = client, .parent = parent, .object = handle };
 
-	return share_and_dup(nv->control_fd, nv->client, page->handle, control_fd, &dup, err);
+	return share_and_dup(nv, nv->control_fd, nv->client, page->handle, control_fd, &dup, err);
 }
 
 static uint64_t read64(const uint8_t *at)
@@ -267,7 +190,7 @@ static uint64_t read64(const uint8_t *at)
 	return value;
 }
 
-static int nv_use_of(struct device *device, pid_t pid, struct device_use *use)
+int nv_use_of(struct device *device, pid_t pid, struct device_use *use)
 {
 	const struct rm_layout *layout = device->layout;
 	cleanup_free uint8_t *params = calloc(1, layout->pid_info_size);
@@ -288,7 +211,7 @@ static int nv_use_of(struct device *device, pid_t pid, struct device_use *use)
 	return 0;
 }
 
-static void nv_close(struct device *device)
+void nv_close(struct device *device)
 {
 	struct nv *nv = nv_of(device);
 
@@ -299,28 +222,6 @@ static void nv_close(struct device *device)
 	if (nv->control_fd >= 0)
 		close(nv->control_fd); /* the client and all its objects go with it */
 	free(nv);
-}
-
-static const struct device_ops nv_ops = {
-	.name = "nv",
-	.close = nv_close,
-	.classify = nv_classify,
-	.call = nv_call,
-	.view = nv_view,
-	.unview = nv_unview,
-	.page_new = nv_page_new,
-	.page_name = nv_page_name,
-	.use_of = nv_use_of,
-};
-
-int device_nv_version(char *to, size_t room)
-{
-	cleanup_file FILE *file = fopen("/sys/module/nvidia/version", "re");
-
-	if (!file || !fgets(to, (int)room, file))
-		return -ENOENT;
-	to[strcspn(to, "\n")] = 0;
-	return 0;
 }
 
 static const struct rm_layout *choose_layout(const char *version, bool any_driver, struct bf_error *err)
@@ -346,18 +247,6 @@ static const struct rm_layout *choose_layout(const char *version, bool any_drive
 	return last;
 }
 
-static int open_failed(const char *path, struct bf_error *err)
-{
-	int why = errno;
-
-	if (why == ENOENT || why == ENXIO || why == ENODEV)
-		return bf_fail(err, why, "%s: no NVIDIA GPU is here; belfry info tells what was found", path);
-	if (why == EACCES || why == EPERM)
-		return bf_fail(err, why,
-			       "%s: no permission; ask for read and write access to the device files", path);
-	return bf_fail(err, why, "%s: %s", path, strerror(why));
-}
-
 /* Which GPU id, and which device instance, is /dev/nvidiaN. */
 static int find_instance(struct nv *nv, struct bf_error *err)
 {
@@ -369,7 +258,7 @@ static int find_instance(struct nv *nv, struct bf_error *err)
 
 	if (!cards || !info)
 		return bf_fail(err, ENOMEM, "out of memory");
-	rc = nv_ioctl(nv->control_fd, RM_ESC_CARD_INFO, cards, CARD_INFO_COUNT * CARD_INFO_SIZE);
+	rc = nv->road->call(nv->control_fd, RM_ESC_CARD_INFO, cards, CARD_INFO_COUNT * CARD_INFO_SIZE);
 	if (rc)
 		return bf_fail(err, -rc, "the driver does not list its GPUs: %s", strerror(-rc));
 	for (int i = 0; i < CARD_INFO_COUNT; i++) {
@@ -432,35 +321,33 @@ static int make_objects(struct nv *nv, struct bf_error *err)
 	return 0;
 }
 
-static int nv_setup(struct nv *nv, struct bf_error *err)
+static int setup(struct nv *nv, struct bf_error *err)
 {
 	struct rm_arg_alloc root = { .class_id = 0x41 };
 	int rc;
 
-	nv->control_fd = open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
+	nv->control_fd = nv->road->open(nv, NV_MINOR_CONTROL);
 	if (nv->control_fd < 0)
-		return open_failed("/dev/nvidiactl", err);
-	rc = nv_ioctl(nv->control_fd, RM_ESC_ALLOC, &root, sizeof(root));
+		return nv->road->why_not(nv, NV_MINOR_CONTROL, -nv->control_fd, err);
+	rc = nv->road->call(nv->control_fd, RM_ESC_ALLOC, &root, sizeof(root));
 	if (rc || root.status)
 		return bf_fail(err, EIO, "the driver gives no client (%d, status 0x%x)", rc, root.status);
 	nv->client = root.object;
 	rc = find_instance(nv, err);
 	if (rc)
 		return rc;
-	nv->gpu_fd = open_gpu(nv); /* held: an open GPU file keeps the GPU awake and initialised */
-	if (nv->gpu_fd < 0) {
-		char path[32];
-
-		snprintf(path, sizeof(path), "/dev/nvidia%u", nv->device.index);
-		return open_failed(path, err);
-	}
-	rc = nv_ioctl(nv->gpu_fd, RM_ESC_REGISTER_FD, &nv->control_fd, sizeof(nv->control_fd));
+	nv->gpu_fd =
+		nv->road->open(nv, (int)nv->device.index); /* held: keeps the GPU awake and initialised */
+	if (nv->gpu_fd < 0)
+		return nv->road->why_not(nv, (int)nv->device.index, -nv->gpu_fd, err);
+	rc = nv->road->call(nv->gpu_fd, RM_ESC_REGISTER_FD, &nv->control_fd, sizeof(nv->control_fd));
 	if (rc)
 		return bf_fail(err, -rc, "GPU %u: %s", nv->device.index, strerror(-rc));
 	return make_objects(nv, err);
 }
 
-struct device *device_nv_open(const struct device_options *options, struct bf_error *err)
+struct nv *nv_new(const struct nv_road *road, const struct device_ops *ops, unsigned index,
+		  struct bf_error *err)
 {
 	struct nv *nv = calloc(1, sizeof(*nv));
 
@@ -468,17 +355,19 @@ struct device *device_nv_open(const struct device_options *options, struct bf_er
 		bf_fail(err, ENOMEM, "out of memory");
 		return NULL;
 	}
-	nv->device.ops = &nv_ops;
-	nv->device.index = options->index;
+	nv->device.ops = ops;
+	nv->device.index = index;
+	nv->road = road;
 	nv->control_fd = nv->gpu_fd = -1;
 	nv->next_view = OWN_FIRST_VIEW;
-	if (device_nv_version(nv->device.driver_version, sizeof(nv->device.driver_version)))
-		bf_fail(err, ENOENT, "the NVIDIA driver is not loaded; belfry info tells what was found");
-	else
-		nv->device.layout = choose_layout(nv->device.driver_version, options->any_driver, err);
-	if (!nv->device.layout || nv_setup(nv, err)) {
-		nv_close(&nv->device);
-		return NULL;
-	}
-	return &nv->device;
+	return nv;
+}
+
+struct device *nv_open(struct nv *nv, bool any_driver, struct bf_error *err)
+{
+	nv->device.layout = choose_layout(nv->device.driver_version, any_driver, err);
+	if (nv->device.layout && !setup(nv, err))
+		return &nv->device;
+	nv_close(&nv->device);
+	return NULL;
 }

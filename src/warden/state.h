@@ -167,8 +167,18 @@ uint32_t site_status_of(const struct site *site);
  * program's parameters, and what changed in it goes back to where they came from. -errno if no call was made. */
 int site_perform(struct site *site, void *params, uint32_t params_size);
 
+/* Write back only what changed: the driver copies out exactly the structure it knows, and so do we, even where we do
+ * not know its size. */
+int site_poke_changes(pid_t pid, uint64_t at, const uint8_t *before, const uint8_t *after, size_t bytes);
+/* The program's parameters, in a buffer with room to spare; NULL: none, or *rc says why not. */
+uint8_t *site_take_params(struct site *site, uint32_t *size, int *rc);
+
 /* Take back what the driver has just made for the program: it cannot be kept, or not be noted. */
 void site_undo(struct site *site);
+
+/* carry.c */
+struct answer site_carry(struct site *site);
+struct answer site_carry_mmap(struct site *site);
 
 /* channel.c */
 struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t size);
@@ -180,7 +190,8 @@ int warden_set_channels(struct warden *warden, bool is_disabled, struct bf_error
 
 /* doorbell.c */
 struct answer site_map_doorbell(struct site *site);
-/* The mmap that site_map_doorbell prepared; PASS if this is not one. */
+/* Whether this mmap is one that site_map_doorbell prepared; and that mmap. */
+bool site_expects_doorbell(struct site *site, uint64_t bytes);
 struct answer site_mmap_doorbell(struct site *site, uint64_t bytes);
 /* The program has freed the object, or its process has ended. */
 void doorbell_gone(struct warden *warden, uint32_t client, uint32_t object);

@@ -195,6 +195,8 @@ static struct answer device_ioctl(struct site *site)
 		answer = site_call(site);
 	if (site->file != DEVICE_FILE_MANAGED)
 		log_call(site, answer);
+	if (answer.kind == ANSWER_PASS && device->ops->carry)
+		return site_carry(site);
 	if (answer.kind == ANSWER_PASS && device->ops->answer) {
 		uint32_t cmd = (uint32_t)site->request->data.args[1];
 
@@ -214,7 +216,9 @@ static struct answer device_mmap(struct site *site)
 	case DEVICE_FILE_OTHER_GPU:
 		return RETURN(-ENODEV);
 	default:
-		return site_mmap_doorbell(site, bytes);
+		if (site_expects_doorbell(site, bytes))
+			return site_mmap_doorbell(site, bytes);
+		return site->warden->device->ops->map_file ? site_carry_mmap(site) : PASS;
 	}
 }
 

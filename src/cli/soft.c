@@ -1,0 +1,186 @@
+/* belfry soft: the software GPU itself, without a vGPU. */
+#include "cli/soft.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/units.h"
+#include "cli/cli.h"
+
+static const char help_text[] =
+	"usage: belfry soft run [--soft CONFIG] [--] PROGRAM [ARG...]\n"
+	"       belfry soft env [--soft CONFIG]\n"
+	"       belfry soft status [--soft name=NAME] [--json]\n"
+	"       belfry soft stop [--soft name=NAME]\n"
+	"\n"
+	"The software GPU: a GPU made of nothing but this machine's processor. It starts when the first\n"
+	"program needs it and ends when nobody has used it for a while. `run` puts PROGRAM straight on it,\n"
+	"without a vGPU; `belfry run --gpu soft` is how to run one with. `env` starts it and prints the\n"
+	"environment in which programs find it.\n"
+	"\n"
+	"  --soft CONFIG  gpus=N,sms=N,mem=SIZE,rate=N,pace=on|off,cores=N,linger=SECONDS,name=NAME\n"
+	"                 what is left out: gpus=1,sms=16,mem=4G,rate=20M,pace=on,cores=all,linger=10,name=default\n"
+	"  --json         as data\n";
+
+struct request {
+	struct link_config config;
+	bool is_json;
+};
+
+static int parse(int argc, char **argv, struct request *request)
+{
+	static const struct option long_options[] = { { "soft", required_argument, NULL, 's' },
+						      { "json", no_argument, NULL, 'j' },
+						      { "help", no_argument, NULL, 'h' },
+						      { NULL, 0, NULL, 0 } };
+	struct cli_gpu gpu;
+	struct bf_error err = { 0 };
+
+	if (cli_gpu_default(&gpu, &err))
+		return cli_usage("soft", err.text) + 1;
+	opterr = 0;
+	for (int option; (option = getopt_long(argc, argv, "+h", long_options, NULL)) != -1;)
+		switch (option) {
+		case 's':
+			if (cli_gpu_parse_soft(optarg, &gpu, &err))
+				return cli_usage("soft", err.text) + 1;
+			break;
+		case 'j':
+			request->is_json = true;
+			break;
+		case 'h':
+			fputs(help_text, stdout);
+			return CLI_OK + 1;
+		default:
+			return cli_usage("soft", "unknown option, or one without its value") + 1;
+		}
+	request->config = gpu.soft;
+	return 0;
+}
+
+static int run(const struct request *request, char **argv)
+{
+	struct bf_error err = { 0 };
+	char folder[108];
+
+	if (!argv[0])
+		return cli_usage("soft", "no program given");
+	if (cli_soft_prepare(&request->config, folder, sizeof(folder), &err))
+		return cli_fail(&err);
+	execvp(argv[0], argv);
+	bf_fail(&err, errno, "%.300s: %s", argv[0], strerror(errno));
+	cli_fail(&err);
+	return errno == ENOENT ? CLI_NOT_FOUND : CLI_NOT_EXECUTABLE;
+}
+
+static int env(const struct request *request)
+{
+	struct bf_error err = { 0 };
+	char folder[108];
+
+	if (cli_soft_prepare(&request->config, folder, sizeof(folder), &err))
+		return cli_fail(&err);
+	printf("LD_LIBRARY_PATH=%s\nBELFRY_SOFT_DIR=%s\n", getenv("LD_LIBRARY_PATH"), folder);
+	return CLI_OK;
+}
+
+static void print(const struct soft_status *status)
+{
+	char a[24], b[24], cores[12];
+
+	snprintf(cores, sizeof(cores), "%u", status->cores);
+	printf("%u GPU%s of %u SMs, %s each; %llu thread-instructions a second and SM, %s; %s%s; process %u\n",
+	       status->gpu_count, status->gpu_count == 1 ? "" : "s", status->sm_count,
+	       bf_format_size(status->mem_bytes, a, sizeof(a)), (unsigned long long)status->rate,
+	       status->is_paced ? "paced" : "not paced", status->cores ? cores : "all",
+	       status->cores == 1 ? " core" : " cores", status->pid);
+	for (unsigned i = 0; i < status->gpu_count && i < SOFT_GPUS_MAX; i++)
+		printf("GPU %u    %s of %s in use, busy %.3f s of %.3f s\n", i,
+		       bf_format_size(status->used_bytes[i], a, sizeof(a)),
+		       bf_format_size(status->mem_bytes, b, sizeof(b)), (double)status->busy_ns[i] / 1e9,
+		       (double)status->gpu_ns[i] / 1e9);
+	printf("open     %u files, %u clients, %u channels\n", status->file_count, status->client_count,
+	       status->channel_count);
+}
+
+static void print_json(const struct soft_status *status)
+{
+	struct json_object *top = json_object_new_object(), *gpus = json_object_new_array();
+
+	for (unsigned i = 0; i < status->gpu_count && i < SOFT_GPUS_MAX; i++) {
+		struct json_object *gpu = json_object_new_object();
+
+		json_object_object_add(gpu, "index", json_object_new_int((int)i));
+		json_object_object_add(gpu, "mem", json_object_new_int64((int64_t)status->mem_bytes));
+		json_object_object_add(gpu, "used", json_object_new_int64((int64_t)status->used_bytes[i]));
+		json_object_object_add(gpu, "clock_ns", json_object_new_int64((int64_t)status->gpu_ns[i]));
+		json_object_object_add(gpu, "busy_ns", json_object_new_int64((int64_t)status->busy_ns[i]));
+		json_object_array_add(gpus, gpu);
+	}
+	json_object_object_add(top, "pid", json_object_new_int64(status->pid));
+	json_object_object_add(top, "sms", json_object_new_int64(status->sm_count));
+	json_object_object_add(top, "rate", json_object_new_int64((int64_t)status->rate));
+	json_object_object_add(top, "paced", json_object_new_boolean(status->is_paced != 0));
+	json_object_object_add(top, "cores", json_object_new_int64(status->cores));
+	json_object_object_add(top, "files", json_object_new_int64(status->file_count));
+	json_object_object_add(top, "clients", json_object_new_int64(status->client_count));
+	json_object_object_add(top, "channels", json_object_new_int64(status->channel_count));
+	json_object_object_add(top, "gpus", gpus);
+	puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
+	json_object_put(top);
+}
+
+static int tell(const struct request *request)
+{
+	struct soft_status status;
+	struct bf_error err = { 0 };
+	char folder[108];
+
+	if (link_folder(request->config.name, folder, sizeof(folder), &err) ||
+	    link_status(folder, &status, &err))
+		return cli_fail(&err);
+	if (request->is_json)
+		print_json(&status);
+	else
+		print(&status);
+	return CLI_OK;
+}
+
+static int stop(const struct request *request)
+{
+	struct bf_error err = { 0 };
+	char folder[108];
+
+	if (link_folder(request->config.name, folder, sizeof(folder), &err) || link_stop(folder, &err))
+		return cli_fail(&err);
+	return CLI_OK;
+}
+
+int cli_soft(int argc, char **argv)
+{
+	struct request request = { .is_json = false };
+	const char *what = argc > 1 ? argv[1] : "";
+	int rc;
+
+	if (!strcmp(what, "--help") || !strcmp(what, "-h")) {
+		fputs(help_text, stdout);
+		return CLI_OK;
+	}
+	rc = strcmp(what, "run") && strcmp(what, "env") && strcmp(what, "status") && strcmp(what, "stop")
+		     ? cli_usage("soft", "say run, env, status or stop") + 1
+		     : parse(argc - 1, argv + 1, &request);
+	if (rc)
+		return rc - 1;
+	if (!strcmp(what, "run"))
+		return run(&request, argv + 1 + optind);
+	if (optind != argc - 1)
+		return cli_usage("soft", "it takes no arguments");
+	if (!strcmp(what, "env"))
+		return env(&request);
+	return !strcmp(what, "stop") ? stop(&request) : tell(&request);
+}

@@ -1,0 +1,135 @@
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/units.h"
+#include "cli/soft.h"
+
+int cli_gpu_parse(const char *text, struct cli_gpu *gpu, struct bf_error *err)
+{
+	const char *number = text;
+	long index = 0;
+	int rc = 0;
+
+	gpu->is_soft = !strncmp(text, "soft", 4);
+	if (gpu->is_soft)
+		number = text[4] == ':' ? text + 5 : text[4] ? text : "0";
+	rc = bf_parse_number("--gpu", number, 0, gpu->is_soft ? SOFT_GPUS_MAX - 1 : 253, &index, err);
+	gpu->index = (uint32_t)index;
+	gpu->is_said = true;
+	return rc;
+}
+
+int cli_gpu_parse_soft(const char *text, struct cli_gpu *gpu, struct bf_error *err)
+{
+	gpu->is_soft = gpu->is_said = true;
+	return link_config_parse(text, &gpu->soft, err);
+}
+
+int cli_gpu_default(struct cli_gpu *gpu, struct bf_error *err)
+{
+	const char *which = getenv("BELFRY_GPU"), *soft = getenv("BELFRY_SOFT");
+	int rc = 0;
+
+	*gpu = (struct cli_gpu){ .soft = link_default };
+	if (soft && *soft)
+		rc = link_config_parse(soft, &gpu->soft, err);
+	if (!rc && which && *which)
+		rc = cli_gpu_parse(which, gpu, err);
+	return rc;
+}
+
+void cli_gpu_settle(struct cli_gpu *gpu)
+{
+	if (gpu->is_said || !access("/dev/nvidiactl", F_OK) || !access("/sys/module/nvidia", F_OK))
+		return;
+	gpu->is_soft = true;
+	fputs("belfry: no NVIDIA GPU here; taking the software GPU, as --gpu soft would\n", stderr);
+}
+
+/* The first of these, counted from the folder belfry is in, that exists: in the build folder, where it is installed,
+ * and in the portable folder. */
+static int find_beside(const char *const *candidates, char *path, size_t room)
+{
+	ssize_t length = readlink("/proc/self/exe", path, room - 1);
+	char *slash;
+
+	path[length > 0 ? length : 0] = 0;
+	slash = strrchr(path, '/');
+	if (!slash)
+		return -ENOENT;
+	for (; *candidates; candidates++) {
+		snprintf(slash + 1, room - (size_t)(slash + 1 - path), "%s", *candidates);
+		if (!access(path, F_OK))
+			return 0;
+	}
+	return -ENOENT;
+}
+
+static int find_server(char *path, size_t room, struct bf_error *err)
+{
+	static const char *const candidates[] = { "belfry-soft", "../libexec/belfry/belfry-soft", NULL };
+	const char *given = getenv("BELFRY_SOFT_SERVER");
+
+	if (given && *given)
+		return snprintf(path, room, "%s", given) < (int)room ? 0 : -ENAMETOOLONG;
+	if (find_beside(candidates, path, room))
+		return bf_fail(err, ENOENT,
+			       "belfry-soft is not installed; it belongs beside belfry or in libexec/belfry");
+	return 0;
+}
+
+/* The folder of libcuda.so.1. */
+static int find_library(char *path, size_t room, struct bf_error *err)
+{
+	static const char *const candidates[] = { "src/soft/cuda/libcuda.so.1",
+						  "../lib/belfry/soft/libcuda.so.1", "soft/libcuda.so.1",
+						  NULL };
+
+	if (find_beside(candidates, path, room))
+		return bf_fail(
+			err, ENOENT,
+			"the software GPU's libcuda.so.1 is not installed; it belongs in lib/belfry/soft");
+	*strrchr(path, '/') = 0;
+	return 0;
+}
+
+bool cli_soft_is_here(void)
+{
+	struct bf_error err;
+	char path[PATH_MAX];
+
+	return !find_server(path, sizeof(path), &err) && !find_library(path, sizeof(path), &err);
+}
+
+static void put_first(const char *variable, const char *folder)
+{
+	const char *old = getenv(variable);
+	char *both;
+
+	if (!old || !*old)
+		setenv(variable, folder, 1);
+	else if (asprintf(&both, "%s:%s", folder, old) >= 0) {
+		setenv(variable, both, 1);
+		free(both);
+	}
+}
+
+int cli_soft_prepare(const struct link_config *config, char *folder, size_t room, struct bf_error *err)
+{
+	char server[PATH_MAX], library[PATH_MAX];
+	int rc = find_server(server, sizeof(server), err);
+
+	if (!rc)
+		rc = find_library(library, sizeof(library), err);
+	if (!rc)
+		rc = link_start(server, config, folder, room, err);
+	if (rc)
+		return rc;
+	put_first("LD_LIBRARY_PATH", library);
+	setenv("BELFRY_SOFT_DIR", folder, 1);
+	return 0;
+}

@@ -1,0 +1,50 @@
+/* What the two roads to an NVIDIA driver share: the kernel's device files, and those of the software GPU, which
+ * answers the same calls. Private to the room. */
+#ifndef BELFRY_WARDEN_NV_H
+#define BELFRY_WARDEN_NV_H
+
+#include "warden/device.h"
+
+enum { NV_MINOR_CONTROL = 255, NV_MINOR_MODESET = 254 };
+
+struct nv;
+
+struct nv_road {
+	int (*open)(const struct nv *nv, int minor); /* -errno */
+	int (*why_not)(const struct nv *nv, int minor, int why,
+		       struct bf_error *err); /* open failed: say so */
+	int (*call)(int fd, uint32_t nr, void *arg,
+		    uint32_t size);			/* 0 or -errno; the status is in the argument */
+	void *(*map)(int fd, uint64_t bytes, int prot); /* MAP_FAILED and errno */
+};
+
+struct nv {
+	struct device device;
+	const struct nv_road *road;
+	int control_fd, gpu_fd;
+	uint32_t client, next_view;
+	unsigned uvm_major; /* nv_kernel.c */
+	char folder[108];   /* nv_soft.c */
+};
+
+static inline struct nv *nv_of(struct device *device)
+{
+	return (struct nv *)device;
+}
+
+struct nv *nv_new(const struct nv_road *road, const struct device_ops *ops, unsigned index,
+		  struct bf_error *err);
+/* With driver_version filled in. Frees nv if it fails. */
+struct device *nv_open(struct nv *nv, bool any_driver, struct bf_error *err);
+
+/* Of struct device_ops, for both. */
+void nv_close(struct device *device);
+int nv_view(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
+	    bool is_vidmem, struct device_view *view, struct bf_error *err);
+void nv_unview(struct device *device, struct device_view *view);
+int nv_page_new(struct device *device, struct device_view *page, struct bf_error *err);
+int nv_page_name(struct device *device, int control_fd, uint32_t client, uint32_t parent, uint32_t handle,
+		 const struct device_view *page, struct bf_error *err);
+int nv_use_of(struct device *device, pid_t pid, struct device_use *use);
+
+#endif

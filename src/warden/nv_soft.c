@@ -1,0 +1,104 @@
+/* The software GPU's driver: a process of its own, whose device files are sockets. It takes the calls of supervised
+ * programs from their supervisor only, so what the warden lets pass is carried there by us. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "soft/link/link.h"
+#include "warden/nv.h"
+
+static int soft_open(const struct nv *nv, int minor)
+{
+	return link_open(nv->folder, (uint32_t)minor);
+}
+
+static int soft_why_not(const struct nv *nv, int minor, int why, struct bf_error *err)
+{
+	if (why == ENODEV && minor != NV_MINOR_CONTROL)
+		return bf_fail(err, why, "GPU %d: the software GPU has fewer; see gpus= of --soft", minor);
+	return bf_fail(err, why, "the software GPU in %s does not answer: %s", nv->folder, strerror(why));
+}
+
+static int soft_call_own(int fd, uint32_t nr, void *arg, uint32_t size)
+{
+	return link_call_for(fd, 0, nr, arg, size);
+}
+
+static void *soft_map(int fd, uint64_t bytes, int prot)
+{
+	return link_map(fd, NULL, bytes, prot, 0);
+}
+
+static const struct nv_road road = {
+	.open = soft_open,
+	.why_not = soft_why_not,
+	.call = soft_call_own,
+	.map = soft_map,
+};
+
+static enum device_file soft_classify(struct device *device, const struct stat *st)
+{
+	int file = S_ISSOCK(st->st_mode) ? link_what_is(nv_of(device)->control_fd, st->st_ino) : -ENOENT;
+
+	if (file < 0)
+		return DEVICE_FILE_NONE;
+	if (file == NV_MINOR_CONTROL)
+		return DEVICE_FILE_CONTROL;
+	return (unsigned)file == device->index ? DEVICE_FILE_GPU : DEVICE_FILE_OTHER_GPU;
+}
+
+static int soft_call(struct device *device, int fd, uint32_t nr, void *arg, uint32_t size)
+{
+	(void)device;
+	return link_call_for(fd, 0, nr, arg, size);
+}
+
+static int soft_carry(struct device *device, int fd, pid_t pid, uint32_t nr, void *arg, uint32_t size)
+{
+	(void)device;
+	return link_call_for(fd, pid, nr, arg, size);
+}
+
+static int soft_map_file(struct device *device, int fd, pid_t pid, uint64_t bytes, uint64_t offset)
+{
+	(void)device;
+	return link_map_file(fd, pid, bytes, offset);
+}
+
+static const struct device_ops soft_ops = {
+	.name = "soft",
+	.close = nv_close,
+	.classify = soft_classify,
+	.call = soft_call,
+	.carry = soft_carry,
+	.map_file = soft_map_file,
+	.view = nv_view,
+	.unview = nv_unview,
+	.page_new = nv_page_new,
+	.page_name = nv_page_name,
+	.use_of = nv_use_of,
+};
+
+struct device *device_soft_open(const char *folder, const struct device_options *options,
+				struct bf_error *err)
+{
+	struct nv *nv = nv_new(&road, &soft_ops, options->index, err);
+	struct device *device;
+	int rc;
+
+	if (!nv)
+		return NULL;
+	snprintf(nv->folder, sizeof(nv->folder), "%s", folder);
+	snprintf(nv->device.driver_version, sizeof(nv->device.driver_version), "%s", SOFT_DRIVER_VERSION);
+	nv->device.rang = link_rang;
+	device = nv_open(nv, false, err);
+	if (!device)
+		return NULL;
+	rc = link_supervise(nv->control_fd);
+	if (!rc)
+		return device;
+	bf_fail(err, -rc, "the software GPU in %s takes no supervisor: %s", folder, strerror(-rc));
+	nv_close(device);
+	return NULL;
+}
