@@ -1,11 +1,15 @@
 #!/bin/sh
-# demo.sh BUILD-DIR: what Belfry does, on this machine. With an NVIDIA GPU, virtual GPUs; without one, what
-# works without one, and says so.
+# demo.sh BUILD-DIR: two programs share one GPU, in less than a minute. On an NVIDIA GPU if there is one, else on the
+# software GPU; needs no root.
 set -eu
-build=$1
+build=$(cd "$1" && pwd)
 belfry=$build/belfry
-programs=$build/tests/gpu
+demo=$build/demo/belfry-demo
+kernels=demo/kernels.ptx
+seconds=5
 failed=0
+log=$(mktemp -d)
+trap 'rm -rf "$log"' EXIT
 
 say() {
 	printf '\n== %s\n' "$*"
@@ -20,49 +24,105 @@ show() {
 	}
 }
 
-has_gpu() {
-	[ -c /dev/nvidiactl ] || return 1
-	for node in /dev/nvidia[0-9]*; do
-		[ -c "$node" ] && return 0
+# The kernels as this machine's nvcc makes them, if it has one.
+if command -v nvcc >/dev/null && nvcc -ptx -arch=compute_80 demo/kernels.cu -o "$log/kernels.ptx" 2>/dev/null; then
+	kernels=$log/kernels.ptx
+fi
+
+if [ -c /dev/nvidiactl ]; then
+	direct=
+else
+	export BELFRY_GPU=soft BELFRY_SOFT="name=demo-$$,linger=2"
+	direct="$belfry soft run --"
+fi
+
+# start NAME FILE COMMAND...: in the background, with its output in FILE.
+start() {
+	out=$log/$1
+	shift
+	"$@" --secs "$seconds" --kernels "$kernels" >"$out" 2>&1 &
+}
+
+wait_all() {
+	for job; do
+		wait "$job" || failed=1
 	done
-	return 1
+}
+
+ready() {
+	for tries in $(seq 100); do
+		grep -q ready "$log/$1" 2>/dev/null && return
+		sleep 0.1
+	done
+	echo "$1 did not start after $tries tries:"
+	cat "$log/$1"
+	exit 1
+}
+
+# figure FILE WORD: the number after WORD.
+figure() {
+	awk -v word="$2" '{ for (i = 1; i < NF; i++) if ($i == word) print $(i + 1) }' "$log/$1"
+}
+
+row() {
+	printf '%-28s %12s %12s %16s\n' "$1" "$(figure "$2" p50_ms)" "$(figure "$2" p99_ms)" "$(figure "$3" per_second)"
 }
 
 say 'What Belfry finds on this machine'
 show "$belfry" info
 
-if ! has_gpu; then
-	cat <<'END'
+say "A program that answers requests (latency) and one that trains: each alone, $seconds seconds"
+# shellcheck disable=SC2086 # a command of several words, or none
+{
+	start latency-alone $direct "$demo" latency
+	wait_all $!
+	start train-alone $direct "$demo" train
+	wait_all $!
+}
+cat "$log/latency-alone" "$log/train-alone" | grep -v ready
 
-There is no NVIDIA GPU on this machine (no /dev/nvidiactl with a /dev/nvidiaN), and the software GPU that will
-stand in for one is not there yet: it comes with a later release. So no virtual GPU can be shown here.
-What follows is what works without one: the tests, among them those of the driver-call decoder on the recorded
-calls of a real program, and of the gate on ordinary memory pages.
-END
-	say 'The tests that need no GPU'
-	show tools/test.sh "$build" --suite unit
-	say 'On a machine with an NVIDIA GPU'
-	echo '$ build/belfry run --mem 4G -- python3 train.py'
-	exit $failed
+say 'Both at once, without Belfry'
+# shellcheck disable=SC2086
+{
+	start latency-free $direct "$demo" latency
+	a=$!
+	start train-free $direct "$demo" train
+	wait_all $a $!
+}
+grep -hv ready "$log/latency-free" "$log/train-free"
+
+say 'Both at once, each on a vGPU: the training has short turns, the other comes round more often'
+echo '$ belfry run --name latency --mem 512M --interleave high -- belfry-demo latency'
+echo '$ belfry run --name train --mem 1G --timeslice 300us -- belfry-demo train'
+start latency-belfry "$belfry" run --name latency --mem 512M --interleave high -- "$demo" latency
+a=$!
+start train-belfry "$belfry" run --name train --mem 1G --timeslice 300us -- "$demo" train
+wait_all $a $!
+grep -hv ready "$log/latency-belfry" "$log/train-belfry"
+
+say 'Once more, with others on the GPU'
+start latency-again "$belfry" run --name latency --mem 512M --interleave high -- "$demo" latency
+a=$!
+start train-again "$belfry" run --name train --mem 1G --timeslice 300us -- "$demo" train
+b=$!
+ready latency-again
+ready train-again
+if [ "${BELFRY_GPU:-}" = soft ]; then
+	echo 'Who has the GPU, a letter a millisecond (l: latency, t: train, dot: nobody), and what part of its time:'
+	"$build/demo/belfry-demo-view" "$("$belfry" soft env | sed -n 's/^BELFRY_SOFT_DIR=//p')" 0.4 || failed=1
 fi
-
-say 'A program on a virtual GPU of 4 GiB: blocks until one is refused, and then it goes on'
-show "$belfry" run --name demo-limit --mem 4G -- "$programs/gpu_exact" --limit 4294967296
-
-say 'Two programs at once, each on a virtual GPU of its own; one of them is held for 300 ms'
-log=$(mktemp -d)
-trap 'rm -rf "$log"' EXIT
-"$belfry" run --name demo-gap --mem 2G -- "$programs/gpu_gap" --secs 4 --top 3 >"$log/gap" 2>&1 &
-gap=$!
-"$belfry" run --name demo-busy --mem 1G -- "$programs/gpu_busy" --secs 4 >"$log/busy" 2>&1 &
-busy=$!
-sleep 2 # the two are to be seen at work
 show "$belfry" ls
-show "$belfry" hold demo-gap --for 300ms
-wait "$gap" || failed=1
-wait "$busy" || failed=1
-echo 'what the held program saw, in gaps between its kernels:'
-sed 's/^/    /' "$log/gap"
-echo 'what its neighbour did:'
-sed 's/^/    /' "$log/busy"
+echo
+echo 'A third program wants more memory than its vGPU has, and a fourth has a mistake in its kernel'
+show "$belfry" run --name greedy --mem 256M -- "$demo" greedy
+show "$belfry" run --name stray --mem 256M -- "$demo" stray --kernels "$kernels"
+echo 'The other two go on, and what they compute is right:'
+wait_all $a $b
+grep -hv ready "$log/latency-again" "$log/train-again"
+
+say 'Together'
+printf '%-28s %12s %12s %16s\n' '' 'p50, ms' 'p99, ms' 'training steps/s'
+row 'alone' latency-alone train-alone
+row 'sharing, without Belfry' latency-free train-free
+row 'sharing, with Belfry' latency-belfry train-belfry
 exit $failed

@@ -32,10 +32,27 @@ find_programs() {
 	export BELFRY
 }
 
+# With BELFRY_GPU=soft everything runs on the software GPU: one of this script's own, large enough, and as fast as it
+# can be.
+is_soft() {
+	[ "${BELFRY_GPU:-}" = soft ]
+}
+
 need_gpu() {
+	if is_soft; then
+		export BELFRY_SOFT=${BELFRY_SOFT:-name=gpu-tests-$$,mem=16G,linger=1}
+		return
+	fi
 	[ -e /dev/nvidiactl ] && return
 	echo "skipped: no NVIDIA device (/dev/nvidiactl)"
 	exit 77
+}
+
+# For behaviours that need what only a real GPU has.
+need_real_gpu() {
+	is_soft || return 0
+	echo "not on the software GPU: $*"
+	return 77
 }
 
 make_work() {
@@ -61,6 +78,9 @@ on() {
 native() {
 	local secs=$1
 	shift
+	if is_soft; then
+		set -- "$BELFRY" soft run -- "$@"
+	fi
 	timeout -k 5 "$secs" "$@"
 }
 
@@ -76,16 +96,33 @@ start_on() {
 start_native() {
 	local secs=$1
 	shift
+	if is_soft; then
+		set -- "$BELFRY" soft run -- "$@"
+	fi
 	timeout -k 5 "$secs" "$@" &
 	STARTED=$!
 }
 
 # What the driver says, seen from outside any virtual GPU.
 gpu_processes() {
+	if is_soft; then
+		soft_status clients
+		return
+	fi
 	timeout 20 nvidia-smi --query-compute-apps=pid --format=csv,noheader 2>/dev/null | grep -c '[0-9]'
 }
 
+# soft_status NAME: a figure of `belfry soft status`; 0 if it does not run, since then nothing is left on it.
+soft_status() {
+	timeout 20 "$BELFRY" soft status --json 2>/dev/null | awk -F'[:,]' -v name="\"$1\"" '
+		index($1, name) { value = $2; exit } END { print value + 0 }'
+}
+
 gpu_used_mib() {
+	if is_soft; then
+		echo $(($(soft_status used) >> 20))
+		return
+	fi
 	timeout 20 nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits 2>/dev/null | head -1 | tr -dc 0-9
 }
 

@@ -3,6 +3,7 @@
 # Lists of process numbers are split on purpose, and functions are called by name:
 # shellcheck disable=SC1091,SC2013,SC2015,SC2046,SC2086,SC2317
 # The behaviours of Belfry on a real GPU, one line each. run.sh [--list] [pattern]: those whose name matches.
+# With BELFRY_GPU=soft, on the software GPU.
 # Runs from the source tree after `make`, and from the portable folder. Exit 77 without an NVIDIA device.
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/common.sh"
@@ -14,13 +15,14 @@ GIB=$((1 << 30))
 a_program_computes() { on 60 4G t-saxpy "$BIN/gpu_saxpy" --times 3; }
 cuda_graphs_run() { on 60 4G t-graph "$BIN/gpu_graph"; }
 a_program_of_8_processes_runs() { on 90 12G t-multi "$BIN/gpu_multi" --procs 8; }
-an_opencl_program_runs() { on 60 4G t-opencl "$BIN/gpu_opencl" --limit $((4 * GIB)); }
+an_opencl_program_runs() { need_real_gpu "it has no OpenCL" && on 60 4G t-opencl "$BIN/gpu_opencl" --limit $((4 * GIB)); }
 nvidia_smi_runs() {
+	need_real_gpu "nvidia-smi asks for much else" || return
 	command -v nvidia-smi >/dev/null || { echo "no nvidia-smi"; return 77; }
 	on 60 4G t-smi nvidia-smi && on 60 4G t-smi2 nvidia-smi -q -d MEMORY
 }
-pytorch_trains() { have_python && on 120 8G t-train python3 "$GPU/torch_train.py" $((8 * GIB)); }
-pytorch_infers() { have_python && on 120 8G t-infer python3 "$GPU/torch_infer.py"; }
+pytorch_trains() { need_real_gpu "PyTorch brings machine code" && have_python && on 120 8G t-train python3 "$GPU/torch_train.py" $((8 * GIB)); }
+pytorch_infers() { need_real_gpu "PyTorch brings machine code" && have_python && on 120 8G t-infer python3 "$GPU/torch_infer.py"; }
 
 have_python() {
 	command -v python3 >/dev/null || { echo "no python3"; return 77; }
@@ -29,13 +31,19 @@ have_python() {
 a_statically_linked_runtime_runs() {
 	local nvcc arch
 	nvcc=$(command -v nvcc || first_program /usr/local/cuda/bin/nvcc) || { echo "no nvcc"; return 77; }
-	arch=$(timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d '. ')
-	timeout 120 "$nvcc" -arch="sm_${arch:-90}" -cudart static "$GPU/gpu_static.cu" -o "$WORK/gpu_static" || return 1
+	if is_soft; then
+		arch=compute_80
+	else
+		arch=$(timeout 20 nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d '. ')
+		arch=sm_${arch:-90}
+	fi
+	timeout 120 "$nvcc" -arch="$arch" -cudart static "$GPU/gpu_static.cu" -o "$WORK/gpu_static" || return 1
 	on 60 4G t-static "$WORK/gpu_static"
 }
 
 an_mps_client_runs() {
 	local status servers
+	need_real_gpu "MPS is NVIDIA's" || return
 	command -v nvidia-cuda-mps-control >/dev/null || { echo "no nvidia-cuda-mps-control"; return 77; }
 	export CUDA_MPS_PIPE_DIRECTORY=$WORK/mps CUDA_MPS_LOG_DIRECTORY=$WORK/mps-log
 	mkdir -p "$WORK/mps" "$WORK/mps-log"
@@ -50,7 +58,7 @@ an_mps_client_runs() {
 }
 
 the_limit_is_exact() { on 60 2G t-exact "$BIN/gpu_exact" --limit $((2 * GIB)); }
-managed_memory_is_bounded() { on 60 4G t-managed "$BIN/gpu_managed" --limit $((4 * GIB)); }
+managed_memory_is_bounded() { need_real_gpu "managed memory is host memory there" && on 60 4G t-managed "$BIN/gpu_managed" --limit $((4 * GIB)); }
 memory_stays_within_the_limit() {
 	on 120 10G t-memory "$BIN/gpu_memory" --procs 8 --ops 2000 --limit $((10 * GIB))
 }
@@ -132,7 +140,7 @@ a_neighbours_fault_disturbs_nobody() {
 # nor any process of it. No `timeout` here, so that the wrapper's number is known; gpu_busy ends by itself.
 killed_at_random() {
 	local which=$1 i runner victim before tree pid
-	command -v nvidia-smi >/dev/null || { echo "no nvidia-smi"; return 77; }
+	is_soft || command -v nvidia-smi >/dev/null || { echo "no nvidia-smi"; return 77; }
 	before=$(gpu_used_mib)
 	for i in 1 2 3; do
 		"$BELFRY" run --name "t-kill9-$which-$i" --mem 4G -- "$BIN/gpu_busy" --secs 20 >/dev/null 2>&1 &
@@ -192,7 +200,7 @@ kill_9_of_the_program_leaves_nothing() { killed_at_random program; }
 kill_9_of_belfry_leaves_nothing() { killed_at_random belfry; }
 kill_9_of_belfryd_leaves_nothing() { killed_at_random belfryd; }
 
-framework() { have_python && on 120 30G "t-$1" python3 "$GPU/frameworks.py" "$1"; }
+framework() { need_real_gpu "frameworks bring machine code" && have_python && on 120 30G "t-$1" python3 "$GPU/frameworks.py" "$1"; }
 jax_runs() { framework jax; }
 cupy_runs() { framework cupy; }
 torch_compile_runs() { framework compile; }
@@ -202,6 +210,7 @@ nccl_runs() { framework nccl; }
 threads_that_ring_at_once_lose_nothing() { framework threads; }
 
 a_memory_checker_runs() {
+	need_real_gpu "compute-sanitizer looks into the real driver" || return
 	command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer"; return 77; }
 	on 60 8G t-checker compute-sanitizer --error-exitcode 9 "$BIN/gpu_saxpy"
 }
