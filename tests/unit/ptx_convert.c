@@ -66,7 +66,9 @@ static void every_half_becomes_its_float(void **state)
 				uint32_t bits;
 
 				memcpy(&bits, &expected, 4);
-				assert_int_equal(d[i], expected != expected ? 0x7fffffff : bits);
+				if (expected != expected) /* a bf16 keeps its bits: measured on an H200 */
+					bits = k ? (uint32_t)a[i] << 16 : 0x7fffffff;
+				assert_int_equal(d[i], bits);
 			}
 		}
 	}
@@ -213,13 +215,14 @@ static const double tricky[] = { 0.5,	       1.5,	     2.5,	    -0.5,	  -1.5,	  
 				 3.0,	       1e-40 };
 #define TRICKY (sizeof(tricky) / sizeof(tricky[0]))
 
-static uint64_t clamped(double v, int bits, bool is_signed)
+/* `nan` is what becomes of a NaN. */
+static uint64_t clamped(double v, int bits, bool is_signed, uint64_t nan)
 {
 	double most = ldexp(1, is_signed ? bits - 1 : bits), least = is_signed ? -most : 0;
 	uint64_t mask = bits == 64 ? ~0ull : (1ull << bits) - 1;
 
 	if (v != v)
-		return 0;
+		return nan;
 	if (v >= most)
 		return is_signed ? mask >> 1 : mask;
 	if (v <= least)
@@ -246,9 +249,10 @@ static void floats_become_integers_in_every_direction(void **state)
 					 s ? 's' : 'u', widths[w]);
 				snprintf(types, sizeof(types), "%cd--", "hwd"[w]);
 				rig_op(text, types, TRICKY, a, NULL, NULL, d);
+				/* the top bit for a NaN of 64 bits: measured on an H200 */
 				for (unsigned i = 0; i < TRICKY; i++)
-					assert_int_equal(d[i],
-							 clamped(rounds[r].round(tricky[i]), widths[w], s));
+					assert_int_equal(d[i], clamped(rounds[r].round(tricky[i]), widths[w],
+								       s, 1ull << (widths[w] - 1)));
 			}
 	for (unsigned i = 0; i < TRICKY; i++) {
 		float f = (float)tricky[i];
@@ -257,10 +261,10 @@ static void floats_become_integers_in_every_direction(void **state)
 	}
 	rig_op("cvt.rzi.s32.f32 %d, %a;", "ww--", TRICKY, a, NULL, NULL, d);
 	for (unsigned i = 0; i < TRICKY; i++)
-		assert_int_equal(d[i], clamped(trunc((double)float_of(a[i])), 32, true));
+		assert_int_equal(d[i], clamped(trunc((double)float_of(a[i])), 32, true, 0));
 	rig_op("cvt.rni.u8.f32 %d, %a;", "hw--", TRICKY, a, NULL, NULL, d);
 	for (unsigned i = 0; i < TRICKY; i++)
-		assert_int_equal(d[i], clamped(rint((double)float_of(a[i])), 8, false));
+		assert_int_equal(d[i], clamped(rint((double)float_of(a[i])), 8, false, 0));
 	rig_op("cvt.rpi.f32.f32 %d, %a;", "ww--", TRICKY, a, NULL, NULL, d);
 	for (unsigned i = 0; i < TRICKY; i++)
 		assert_true(isnan(float_of(a[i])) ? d[i] == 0x7fffffff
@@ -360,7 +364,7 @@ static void half_kernels_from_the_compiler_give_the_same_bits(void **state)
 {
 	struct rig rig;
 	uint64_t seed = 67;
-	uint16_t x[200], y[200], out[200];
+	uint16_t x[200], y[200], out[200], contracted[200];
 	struct {
 		int n;
 		uint16_t a, pad;
@@ -398,15 +402,18 @@ static void half_kernels_from_the_compiler_give_the_same_bits(void **state)
 	q.n = 100;
 	rig_launch(&rig, "half2_ops", (struct rig_shape){ { 1 }, { 128 }, 0 }, &q, sizeof(q));
 	for (int i = 0; i < 200; i++) {
-		uint64_t product =
-			nearest_half((long double)half_value(x[i], false) * half_value(y[i], false), false);
-		uint64_t difference =
-			nearest_half((long double)half_value(x[i], false) - half_value(y[i], false), false);
+		long double exact = (long double)half_value(x[i], false) * half_value(y[i], false);
+		long double product = half_value(nearest_half(exact, false), false);
+		long double difference = half_value(
+			nearest_half((long double)half_value(x[i], false) - half_value(y[i], false), false),
+			false);
 
-		out[i] = (uint16_t)nearest_half(
-			(long double)half_value(product, false) + half_value(difference, false), false);
+		out[i] = (uint16_t)nearest_half(product + difference, false);
+		contracted[i] = (uint16_t)nearest_half(exact + difference, false);
 	}
-	assert_memory_equal(rig_host(&rig, q.out), out, sizeof(out));
+	/* mul and add say no rounding, so a compiler may make them one fma; ptxas does. All of them or none. */
+	if (memcmp(rig_host(&rig, q.out), contracted, sizeof(contracted)) != 0)
+		assert_memory_equal(rig_host(&rig, q.out), out, sizeof(out));
 	rig_close(&rig);
 }
 

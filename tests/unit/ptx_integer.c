@@ -27,16 +27,21 @@ static const uint64_t edges[] = { 0,	      1,	  2,
 
 static uint64_t a[N], b[N], c[N], d[N];
 
+/* One number after the other: the operands are the same whatever the compiler, so that dumps can be compared. */
+static uint64_t of_random_length(uint64_t *seed)
+{
+	uint64_t value = rig_random(seed);
+
+	return value >> (rig_random(seed) % 64);
+}
+
 /* Half of them edges, half random of random length. */
 static void fill(uint64_t seed)
 {
 	for (unsigned i = 0; i < N; i++) {
-		a[i] = i % 2 ? edges[rig_random(&seed) % EDGES]
-			     : rig_random(&seed) >> (rig_random(&seed) % 64);
-		b[i] = i % 3 ? edges[rig_random(&seed) % EDGES]
-			     : rig_random(&seed) >> (rig_random(&seed) % 64);
-		c[i] = i % 5 ? edges[rig_random(&seed) % EDGES]
-			     : rig_random(&seed) >> (rig_random(&seed) % 64);
+		a[i] = i % 2 ? edges[rig_random(&seed) % EDGES] : of_random_length(&seed);
+		b[i] = i % 3 ? edges[rig_random(&seed) % EDGES] : of_random_length(&seed);
+		c[i] = i % 5 ? edges[rig_random(&seed) % EDGES] : of_random_length(&seed);
 	}
 }
 
@@ -67,10 +72,10 @@ static wide compute(enum op op, wide x, wide y, wide z, unsigned bits)
 		return ((x * y) >> bits) + (op == MADHI ? z : 0);
 	case MADLO:
 		return (wide)((wide_u)x * (wide_u)y + (wide_u)z);
-	case DIV:
+	case DIV: /* by zero: all ones, measured on an H200 */
 		return y ? x / y : -1;
-	case REM:
-		return y ? x % y : x;
+	case REM: /* the same */
+		return y ? x % y : -1;
 	case MIN:
 		return x < y ? x : y;
 	case MAX:
@@ -186,6 +191,10 @@ EXPECT(carry_add, U32(((uint64_t)U32(x) + U32(y)) >> 32) + U32(z) + 0)
 EXPECT(borrow, U32(z) - U32(U32(x) < U32(y)))
 EXPECT(mad_carry, U32(((uint64_t)U32(U32(x) * U32(y)) + U32(z)) >> 32))
 EXPECT(mad_high, U32(((uint64_t)U32(x) * U32(y)) >> 32) + U32(z))
+EXPECT(mad_high_and_one, U32(((uint64_t)U32(x) * U32(y)) >> 32) + U32(z) + 1)
+EXPECT(borrow_64, z - (x < y))
+EXPECT(difference_128, (((wide_u)z << 64 | x) - ((wide_u)x << 64 | y)) >> 64)
+EXPECT(no_borrow, U32(x) >= U32(y))
 
 static void carries_go_from_one_to_the_next(void **state)
 {
@@ -194,7 +203,12 @@ static void carries_go_from_one_to_the_next(void **state)
 	check("add.cc.u32 %d, %a, %b; addc.u32 %d, %c, 0; and.b32 %d, %d, -1;", "wwww", carry_add);
 	check("sub.cc.u32 %d, %a, %b; subc.u32 %d, %c, 0;", "wwww", borrow);
 	check("mad.lo.cc.u32 %d, %a, %b, %c; addc.u32 %d, 0, 0;", "wwww", mad_carry);
-	check("sub.cc.u32 %d, 0, 0; madc.hi.u32 %d, %a, %b, %c;", "wwww", mad_high);
+	/* a difference carries when it does not borrow: the first measured on an H200, the others follow */
+	check("sub.cc.u32 %d, 0, 0; madc.hi.u32 %d, %a, %b, %c;", "wwww", mad_high_and_one);
+	check("sub.cc.u32 %d, 0, 1; madc.hi.u32 %d, %a, %b, %c;", "wwww", mad_high);
+	check("sub.cc.u32 %d, %a, %b; addc.u32 %d, 0, 0;", "www-", no_borrow);
+	check("sub.cc.u64 %d, %a, %b; subc.u64 %d, %c, 0;", "dddd", borrow_64);
+	check("sub.cc.u64 %d, %a, %b; subc.cc.u64 %d, %c, %a;", "dddd", difference_128);
 }
 
 EXPECT(shl16, U32(y) < 16 ? (uint16_t)(x << U32(y)) : 0)
@@ -249,10 +263,10 @@ static uint64_t top_bit(uint64_t v)
 			return i;
 	return ~0ull;
 }
-static uint64_t field(uint64_t v, unsigned pos, unsigned len, unsigned bits, bool is_signed)
+static uint64_t field(uint64_t v, uint64_t pos, uint64_t len, unsigned bits, bool is_signed)
 {
 	uint64_t r = 0, sign = 0;
-	unsigned top = pos + len - 1 < bits - 1 ? pos + len - 1 : bits - 1;
+	uint64_t top = pos + len - 1 < bits - 1 ? pos + len - 1 : bits - 1;
 
 	if (is_signed && len)
 		sign = v >> top & 1;
@@ -274,9 +288,10 @@ EXPECT(bfind_s32, U32(top_bit(S32(x) < 0 ? U32(~x) : U32(x))))
 EXPECT(bfind_amount, U32(x) ? 31 - top_bit(U32(x)) : 0xffffffff)
 EXPECT(bfe_u32, field(U32(x), y & 0xff, z & 0xff, 32, false))
 EXPECT(bfe_s32, field(U32(x), y & 0xff, z & 0xff, 32, true))
-EXPECT(bfe_s64, field(x, y & 0xff, z & 0xff, 64, true))
+/* all 32 bits of a position and a length, not 8 of them: measured on an H200 */
+EXPECT(bfe_s64, field(x, U32(y), U32(z), 64, true))
 EXPECT(bfi_32, inserted(U32(x), U32(y), z & 0xff, 5, 32))
-EXPECT(bfi_64, inserted(x, y, 17, z & 0xff, 64))
+EXPECT(bfi_64, inserted(x, y, 17, U32(z), 64))
 EXPECT(brev_64, inserted(0, 0, 0, 0, 64) | (x >> 63) | 0)
 
 static void fields_are_found_and_moved(void **state)

@@ -1,7 +1,14 @@
 /* What a rig can do whatever device is under it: single instructions, random numbers. */
 #include "ptx_op.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/own.h"
 
 static const char *register_type(char type)
 {
@@ -46,6 +53,29 @@ static void write_text(char *to, size_t room, const char *text, const char *type
 	snprintf(to + n, room - n, "ret;\n}\n");
 }
 
+static unsigned long long at_or_zero(const uint64_t *row, unsigned i)
+{
+	return row ? row[i] : 0;
+}
+
+/* For tests/kernels/compare.py, where the environment asks for it: one line a result. */
+static void dump_results(const char *text, const char *types, unsigned count, const uint64_t *const rows[3],
+			 const uint64_t *d)
+{
+	const char *path = getenv("RIG_DUMP");
+	cleanup_file FILE *file = path ? fopen(path, "a") : NULL;
+
+	if (!path)
+		return;
+	if (!file)
+		fail_msg("RIG_DUMP: cannot append to %s", path);
+	for (unsigned i = 0; i < count; i++)
+		fprintf(file, "%s|%s|%llx %llx %llx|%llx\n", text, types, at_or_zero(rows[0], i),
+			at_or_zero(rows[1], i), at_or_zero(rows[2], i), at_or_zero(d, i));
+	if (fflush(file) || ferror(file))
+		fail_msg("RIG_DUMP: cannot write to %s", path);
+}
+
 void rig_op(const char *text, const char *types, unsigned count, const uint64_t *a, const uint64_t *b,
 	    const uint64_t *c, uint64_t *d)
 {
@@ -66,6 +96,7 @@ void rig_op(const char *text, const char *types, unsigned count, const uint64_t 
 	for (unsigned i = 0; i < count; i++)
 		d[i] = memory[(size_t)4 * i];
 	rig_close(&rig);
+	dump_results(text, types, count, (const uint64_t *const[]){ a, b, c }, d);
 }
 
 uint64_t rig_random(uint64_t *state)

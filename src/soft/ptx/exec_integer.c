@@ -68,13 +68,13 @@ PTX_OP3(mad24hi_s, uint32_t, uint32_t, uint32_t, uint32_t, (uint64_t)(signed24(a
 PTX_OP3(mad24sat, int32_t, uint32_t, uint32_t, int32_t,
 	clamp32((int64_t)(int32_t)(signed24(a) * signed24(b) >> 16) + c))
 
-/* Division by zero gives all ones, as the hardware does; PTX leaves it open. */
+/* PTX leaves division by zero open. Quotient and remainder are all ones: measured on an H200, docs/ptx.md. */
 #define DIVIDE(name, T, U) \
 	PTX_OP2(div_##name, T, T, T, b == 0 ? (T) ~(U)0 : (T)(a / b)) \
-	PTX_OP2(rem_##name, T, T, T, b == 0 ? a : (T)(a % b))
+	PTX_OP2(rem_##name, T, T, T, b == 0 ? (T) ~(U)0 : (T)(a % b))
 #define DIVIDE_SIGNED(name, T, U) \
 	PTX_OP2(div_##name, T, T, T, b == 0 ? (T) ~(U)0 : b == -1 ? (T)(0u - (U)a) : (T)(a / b)) \
-	PTX_OP2(rem_##name, T, T, T, b == 0 ? a : b == -1 ? 0 : (T)(a % b))
+	PTX_OP2(rem_##name, T, T, T, b == 0 ? (T) ~(U)0 : b == -1 ? 0 : (T)(a % b))
 DIVIDE(u16, uint16_t, uint16_t)
 DIVIDE(u32, uint32_t, uint32_t)
 DIVIDE(u64, uint64_t, uint64_t)
@@ -111,7 +111,8 @@ PTX_OP2(add_x2, uint32_t, uint32_t, uint32_t, pair(a + b, (a >> 16) + (b >> 16))
 PAIRS(u16x2, uint16_t)
 PAIRS(s16x2, int16_t)
 
-/* The carry of lane i is a bit of w->carry; borrows are kept as they are, not inverted. */
+/* The carry of lane i is a bit of w->carry. A difference is a + ~b + 1 and its carry is that sum's, 1 for no borrow:
+ * measured on an H200 (docs/ptx.md), where sub.cc of equal numbers makes a following madc add one. */
 #define CARRY(bits, W) \
 	PTX_HANDLER(addcc_##bits) \
 	{ \
@@ -131,10 +132,10 @@ PAIRS(s16x2, int16_t)
 	{ \
 		uint##bits##_t *d = ptx_out(w, op->r[0]); \
 		const uint##bits##_t *a = ptx_in(w, op->r[1]), *b = ptx_in(w, op->r[2]); \
-		uint32_t in = op->flags & PTX_CC_IN ? w->carry : 0, out = 0; \
+		uint32_t in = op->flags & PTX_CC_IN ? w->carry : ~0u, out = 0; \
 		for (unsigned i = 0; i < PTX_LANES; i++) { \
-			W sum = (W)a[i] - b[i] - (in >> i & 1); \
-			out |= (uint32_t)(sum >> bits & 1) << i; \
+			W sum = (W)a[i] + (uint##bits##_t) ~b[i] + (in >> i & 1); \
+			out |= (uint32_t)(sum >> bits) << i; \
 			if (mask >> i & 1) \
 				d[i] = (uint##bits##_t)sum; \
 		} \
