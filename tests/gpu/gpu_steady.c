@@ -10,7 +10,9 @@
 #include "kernels.h"
 #include "util.h"
 
-enum { WORDS = 1 << 18, LAUNCHES = 1000 };
+enum { WORDS = 1 << 18 };
+
+static unsigned launches; /* a round */
 
 struct chain {
 	void *kernel, *stream;
@@ -40,13 +42,13 @@ static uint64_t chain_round(struct chain *c)
 	/* a copy from pageable memory may return before it has arrived, and this stream does not wait for
 	 * it */
 	CU_MUST(cu.CtxSynchronize());
-	for (step = 0; step < LAUNCHES; step++) {
+	for (step = 0; step < launches; step++) {
 		void *args[] = { &c->buffer[step & 1], &c->buffer[~step & 1], &step, &mask };
 
 		CU_MUST(cu_launch(c->kernel, WORDS / 256, 256, c->stream, args));
 	}
 	CU_MUST(cu.StreamSynchronize(c->stream));
-	CU_MUST(cu.MemcpyDtoH(c->host, c->buffer[LAUNCHES & 1], WORDS * sizeof(*c->host)));
+	CU_MUST(cu.MemcpyDtoH(c->host, c->buffer[launches & 1], WORDS * sizeof(*c->host)));
 	for (uint32_t i = 0; i < WORDS; i++)
 		hash = (hash ^ c->host[i]) * 1099511628211ull;
 	return hash;
@@ -60,6 +62,7 @@ int main(int argc, char **argv)
 	uint64_t right = expect ? strtoull(expect, NULL, 16) : 0;
 	struct chain chain;
 
+	launches = (unsigned)option_number(argc, argv, "launches", 1000);
 	cu_open();
 	chain_open(&chain);
 	end = now_ns() + option_number(argc, argv, "secs", 120) * 1000000000ull;
@@ -71,6 +74,6 @@ int main(int argc, char **argv)
 		done++;
 	}
 	printf("hash=%016llx rounds=%llu launches=%llu wrong=%llu\n", (unsigned long long)right,
-	       (unsigned long long)done, (unsigned long long)done * LAUNCHES, (unsigned long long)wrong);
+	       (unsigned long long)done, (unsigned long long)done * launches, (unsigned long long)wrong);
 	return wrong != 0 || !done;
 }

@@ -14,6 +14,7 @@
 enum {
 	STOPS_MAX = 1000,
 	MARGIN_NS = 20000,     /* of the two clocks, beside the calibration's own error */
+	SETTLED_US = 2000,     /* by then the last beat has arrived */
 	STOOD_STILL_US = 3000, /* how long a stop is watched */
 	RUNNING_NS = 1000000,  /* a beat this recent: a kernel was running when the stop was asked for */
 };
@@ -22,17 +23,18 @@ struct stop {
 	uint64_t asked_ns, answered_ns, last_beat_gpu_ns;
 	uint64_t resume_asked_ns, beat_again_ns;
 	double stop_us, resume_us;
+	bool has_moved; /* the heartbeat, long after the answer */
 };
 
 struct tally {
-	unsigned in_kernel, ran_on;
+	unsigned in_kernel, ran_on, moved;
 	double stop_us[STOPS_MAX], resume_us[STOPS_MAX], seen_us[STOPS_MAX], again_us[STOPS_MAX];
 };
 
 static struct stop stops[STOPS_MAX];
 static struct tally tally;
 
-static pid_t start_stopped(const char *name, const char *shared_path, const char *ms)
+static pid_t start_stopped(const char *name, const char *shared_path, const char *ms, const char *rounds)
 {
 	const char *path = getenv("BELFRY");
 	char program[4096];
@@ -47,6 +49,8 @@ static pid_t start_stopped(const char *name, const char *shared_path, const char
 			       shared_path,
 			       "--ms",
 			       ms,
+			       "--rounds",
+			       rounds,
 			       NULL };
 	pid_t pid;
 
@@ -75,8 +79,10 @@ static void stop_once(const char *name, const struct stop_page *page, struct sto
 	s->asked_ns = now_ns();
 	s->stop_us = belfry_us("stop", name);
 	s->answered_ns = now_ns();
-	sleep_us(STOOD_STILL_US);
+	sleep_us(SETTLED_US);
 	s->last_beat_gpu_ns = page->beat_gpu_ns;
+	sleep_us(STOOD_STILL_US);
+	s->has_moved = page->beat_gpu_ns != s->last_beat_gpu_ns;
 	s->resume_asked_ns = now_ns();
 	s->resume_us = belfry_us("resume", name);
 	s->beat_again_ns = wait_beat(page);
@@ -94,6 +100,7 @@ static void count_stops(const struct stop_page *page, unsigned count)
 		tally.stop_us[i] = s->stop_us;
 		tally.resume_us[i] = s->resume_us;
 		tally.again_us[i] = (double)(int64_t)(s->beat_again_ns - s->resume_asked_ns) / 1e3;
+		tally.moved += s->has_moved;
 		tally.ran_on += last > s->answered_ns + MARGIN_NS + error_ns;
 		if (last + RUNNING_NS > s->asked_ns)
 			tally.seen_us[tally.in_kernel++] = (double)(int64_t)(last - s->asked_ns) / 1e3;
@@ -122,10 +129,12 @@ static void print_row(const char *what, double *values, unsigned count)
 	       percentile(values, count, 99), percentile(values, count, 100));
 }
 
-static int report(const struct stop_page *page, unsigned count, double limit_us, int status)
+/* Without clocks that agree (the software GPU's waits when the host is busy), what the heartbeat did must do. */
+static int report(const struct stop_page *page, unsigned count, double limit_us, int status, bool has_clocks)
 {
 	unsigned wrong = atomic_load(&page->wrong);
-	bool bad = wrong || tally.ran_on || status || tally.in_kernel * 2 < count;
+	bool bad = wrong || tally.moved || status ||
+		   (has_clocks && (tally.ran_on || tally.in_kernel * 2 < count));
 	double p99 = percentile(tally.stop_us, count, 99);
 
 	printf("%-38s %8s %8s %8s\n", "us", "p50", "p99", "max");
@@ -134,8 +143,8 @@ static int report(const struct stop_page *page, unsigned count, double limit_us,
 	print_row("resume, as belfry measured it", tally.resume_us, count);
 	print_row("resume asked to next heartbeat", tally.again_us, count);
 	printf("%-38s %8.0f\n", "the belfry command alone", command_us());
-	printf("stops %u, in mid-kernel %u, ran on after the answer %u\n", count, tally.in_kernel,
-	       tally.ran_on);
+	printf("stops %u, in mid-kernel %u, ran on after the answer %u, seen to move %u\n", count,
+	       tally.in_kernel, tally.ran_on, tally.moved);
 	printf("kernels of %.0f ms: %u, wrong results %u, exit status %d\n", page->kernel_ms,
 	       atomic_load(&page->kernels), wrong, status);
 	if (p99 < 0 || p99 > limit_us) {
@@ -160,7 +169,8 @@ int main(int argc, char **argv)
 		fail("--stops between 1 and %d, --every-ms at least 10", STOPS_MAX);
 	page = shared_create(path, sizeof(path), "stop", sizeof(*page));
 	snprintf(name, sizeof(name), "stop-%d", (int)getpid());
-	pid = start_stopped(name, path, option_text(argc, argv, "ms", "1000"));
+	pid = start_stopped(name, path, option_text(argc, argv, "ms", "1000"),
+			    option_text(argc, argv, "rounds", "4M"));
 	wait_flag(&page->ready, pid, 40000, "gpu_stop's start");
 	for (unsigned i = 0; i < count; i++) {
 		sleep_us((every_ms - 5 + (uint64_t)(rand() % 10)) * 1000);
@@ -170,5 +180,5 @@ int main(int argc, char **argv)
 	wait_flag(&page->done, pid, 20000, "gpu_stop's end");
 	status = wait_for(pid, 10000);
 	count_stops(page, count);
-	return report(page, count, limit_us, status);
+	return report(page, count, limit_us, status, option_number(argc, argv, "clocks", 1));
 }

@@ -13,7 +13,7 @@ GIB=$((1 << 30))
 # Each behaviour is a function; what it prints is shown when it fails. Return 77 to skip, with a last line saying why.
 
 a_program_computes() { on 60 4G t-saxpy "$BIN/gpu_saxpy" --times 3; }
-cuda_graphs_run() { on 60 4G t-graph "$BIN/gpu_graph"; }
+cuda_graphs_run() { on 60 4G t-graph "$BIN/gpu_graph" --replays $(is_soft && echo 50 || echo 1000); }
 a_program_of_8_processes_runs() { on 90 12G t-multi "$BIN/gpu_multi" --procs 8; }
 an_opencl_program_runs() { need_real_gpu "it has no OpenCL" && on 60 4G t-opencl "$BIN/gpu_opencl" --limit $((4 * GIB)); }
 nvidia_smi_runs() {
@@ -60,6 +60,7 @@ an_mps_client_runs() {
 the_limit_is_exact() { on 60 2G t-exact "$BIN/gpu_exact" --limit $((2 * GIB)); }
 managed_memory_is_bounded() { need_real_gpu "managed memory is host memory there" && on 60 4G t-managed "$BIN/gpu_managed" --limit $((4 * GIB)); }
 memory_stays_within_the_limit() {
+	need_real_gpu "it has no arrays and no CUDA IPC" || return
 	on 120 10G t-memory "$BIN/gpu_memory" --procs 8 --ops 2000 --limit $((10 * GIB))
 }
 
@@ -75,8 +76,20 @@ programs_are_told_the_vgpu() {
 	return "$status"
 }
 
-a_closed_gate_holds_what_came_after() { native 90 "$BIN/gpu_gate" --holds 30 --long 1; }
-a_stop_takes_effect_in_mid_kernel() { native 90 "$BIN/gpu_stopper" --stops 15 --ms 500 --limit-us 3000; }
+a_closed_gate_holds_what_came_after() {
+	if is_soft; then # no neighbour: it would have its own turns on this machine's processors, too
+		timeout -k 5 90 "$BIN/gpu_gate" --holds 20 --long 1 --busy none
+	else
+		native 90 "$BIN/gpu_gate" --holds 30 --long 1
+	fi
+}
+a_stop_takes_effect_in_mid_kernel() {
+	if is_soft; then
+		timeout -k 5 90 "$BIN/gpu_stopper" --stops 10 --ms 500 --rounds 512 --limit-us 20000 --clocks 0
+	else
+		native 90 "$BIN/gpu_stopper" --stops 15 --ms 500 --limit-us 3000
+	fi
+}
 
 a_hold_ends_by_itself() {
 	local gap
@@ -119,7 +132,7 @@ a_fault_is_the_programs_own() {
 
 a_neighbours_fault_disturbs_nobody() {
 	local steady status kind
-	start_on 60 4G t-steady "$BIN/gpu_steady" --until "$WORK/enough" --secs 40 >"$WORK/steady" 2>&1
+	start_on 60 4G t-steady "$BIN/gpu_steady" --until "$WORK/enough" --secs 40 --launches $(is_soft && echo 20 || echo 1000) >"$WORK/steady" 2>&1
 	steady=$STARTED
 	for kind in illegal trap assert abort kill exit; do
 		start_on 30 4G "t-bad-$kind" "$BIN/gpu_fault" "$kind" >/dev/null 2>&1
@@ -215,11 +228,21 @@ a_memory_checker_runs() {
 	on 60 8G t-checker compute-sanitizer --error-exitcode 9 "$BIN/gpu_saxpy"
 }
 
+# copy_soft FOLDER: the software GPU's parts, where belfry looks for them.
+copy_soft() {
+	local library
+	library=$("$BELFRY" soft env | sed -n 's/^LD_LIBRARY_PATH=\([^:]*\).*/\1/p')
+	mkdir "$1/soft" && cp "$library/libcuda.so.1" "$1/soft" && cp "$(dirname "$BELFRY")/belfry-soft" "$1"
+}
+
 # A user who is nobody in particular, from a copy that he may read.
 an_ordinary_user_needs_no_root() {
 	local copy=$WORK/copy
 	command -v setpriv >/dev/null && [ "$(id -u)" = 0 ] || { echo "not root, or no setpriv"; return 77; }
 	mkdir "$copy" && cp "$BELFRY" "$(dirname "$BELFRY")/belfryd" "$BIN/gpu_exact" "$copy" && chmod 755 "$WORK" "$copy"
+	if is_soft; then
+		copy_soft "$copy" || return
+	fi
 	timeout 60 setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_RUNTIME_DIR -u BELFRY_RUNTIME_DIR \
 		HOME=/tmp "$copy/belfry" run --mem 2G -- "$copy/gpu_exact" --limit $((2 * GIB))
 }

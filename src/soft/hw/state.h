@@ -11,7 +11,7 @@
 enum {
 	HW_QUANTUM_NS = 400000,	   /* of model time: a block's turn on its SM */
 	HW_LATE_NS = 100000,	   /* an SM that waits for a worker, before another is woken */
-	HW_LAG_NS = 2000000,	   /* how far the clock may get ahead of what was really run */
+	HW_LAG_NS = 10000000,	   /* how far the clock may get ahead of what was really run */
 	HW_SWITCH_NS = 50000,	   /* from one unit to another */
 	HW_TIMESLICE_US = 2000,	   /* the default */
 	HW_EFFECT_NS = 1000,	   /* the front end's time for a method that does something */
