@@ -16,7 +16,7 @@ enum { ROWS = 64, COLUMNS = 256, PERIOD_US = 10000, SIDE = 128, REQUESTS_MAX = 1
 
 static char *read_kernels(int argc, char **argv)
 {
-	const char *path = option_text(argc, argv, "--kernels", "demo/kernels.ptx");
+	const char *path = option_text(argc, argv, "kernels", "demo/kernels.ptx");
 	FILE *file = fopen(path, "r");
 	char *text = calloc(1, 1 << 20);
 
@@ -62,7 +62,7 @@ static void decode_check(const float *weights, const float *in, const float *out
 
 static int latency(int argc, char **argv)
 {
-	uint64_t secs = option_number(argc, argv, "--secs", 5), count = 0, next, end;
+	uint64_t secs = option_number(argc, argv, "secs", 5), count = 0, next, end;
 	void *kernel = cu_kernel(read_kernels(argc, argv), "decode");
 	float *weights = numbers((size_t)ROWS * COLUMNS, 1), *in = numbers(COLUMNS, 2), out[ROWS];
 	uint64_t w = upload(weights, (size_t)ROWS * COLUMNS), x = upload(in, COLUMNS),
@@ -81,13 +81,14 @@ static int latency(int argc, char **argv)
 	while (next < end && count < REQUESTS_MAX) {
 		uint64_t begin;
 
-		if (now_ns() < next)
-			sleep_us((next - now_ns()) / 1000);
+		begin = now_ns();
+		if (begin < next)
+			sleep_us((next - begin) / 1000);
 		begin = now_ns();
 		CU_MUST(cu_launch(kernel, ROWS * 32 / 256, 256, NULL, args));
 		CU_MUST(cu.MemcpyDtoH(out, y, sizeof(out)));
 		took_ms[count++] = (double)(now_ns() - begin) / 1e6;
-		next = next + PERIOD_US * 1000 > now_ns() ? next + PERIOD_US * 1000 : now_ns();
+		next = next + PERIOD_US * 1000ull > begin ? next + PERIOD_US * 1000ull : begin;
 		decode_check(weights, in, out);
 	}
 	printf("latency requests %llu p50_ms %.2f p99_ms %.2f\n", (unsigned long long)count,
@@ -97,7 +98,7 @@ static int latency(int argc, char **argv)
 
 static int train(int argc, char **argv)
 {
-	uint64_t secs = option_number(argc, argv, "--secs", 5), steps = 0, begin, end;
+	uint64_t secs = option_number(argc, argv, "secs", 5), steps = 0, begin, end;
 	void *kernel = cu_kernel(read_kernels(argc, argv), "train");
 	size_t count = (size_t)SIDE * SIDE;
 	float *a = numbers(count, 3), *b = numbers(count, 4), *c = malloc(count * sizeof(float));

@@ -26,6 +26,7 @@ enum {
 	HOST_MEMORY_ATTR2 = 2 << 2, /* not in the GPU's cache; the word after */
 	MEMORY_OWNER_AT = 0,	    /* NV_MEMORY_ALLOCATION_PARAMS: any number that is not the driver's own */
 	SHARE_WITH_CLIENT = 3,	    /* RS_SHARE_TYPE_CLIENT */
+	SHARE_REVOKE = 1,	    /* remove from them: rs_access.h */
 	SHARE_COMPOSE = 4,	    /* add to the policies that are there */
 	FB_TOTAL_INDEX = 0x08,
 };
@@ -123,6 +124,21 @@ static int share_and_dup(const struct nv *nv, int through, uint32_t owner, uint3
 	return 0;
 }
 
+/* One name is enough: whoever has the client's control file could make another. */
+static void unshare(const struct nv *nv, uint32_t object, uint32_t with)
+{
+	struct rm_arg_share share = { .client = nv->client,
+				      .object = object,
+				      .target = with,
+				      .access_mask = 1,
+				      .type = SHARE_WITH_CLIENT,
+				      .action = SHARE_COMPOSE | SHARE_REVOKE };
+
+	if (nv->road->call(nv->control_fd, RM_ESC_SHARE, &share, sizeof(share)) || share.status)
+		bf_log(BF_LOG_WARN, "object %x of ours is still shared with client %x, status 0x%x", object,
+		       with, share.status);
+}
+
 /* Our duplicate keeps the memory alive, so that looking at it stays safe whatever the program frees. */
 int nv_view(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
 	    bool is_vidmem, struct device_view *view, struct bf_error *err)
@@ -178,8 +194,10 @@ int nv_page_name(struct device *device, int control_fd, uint32_t client, uint32_
 {
 	struct nv *nv = nv_of(device);
 	struct rm_arg_dup dup = { .client = client, .parent = parent, .object = handle };
+	int rc = share_and_dup(nv, nv->control_fd, nv->client, page->handle, control_fd, &dup, err);
 
-	return share_and_dup(nv, nv->control_fd, nv->client, page->handle, control_fd, &dup, err);
+	unshare(nv, page->handle, client);
+	return rc;
 }
 
 static uint64_t read64(const uint8_t *at)
@@ -226,7 +244,7 @@ void nv_close(struct device *device)
 
 static const struct rm_layout *choose_layout(const char *version, bool any_driver, struct bf_error *err)
 {
-	const struct rm_layout *layout = rm_layout_find(version), *last = NULL;
+	const struct rm_layout *layout = rm_layout_find(version), *last = rm_layout_at(0);
 	char known[128] = "";
 
 	if (layout)
@@ -279,8 +297,7 @@ static int find_instance(struct nv *nv, struct bf_error *err)
 		memcpy(&nv->device.instance, info + layout->id_info_v2_device_instance, sizeof(uint32_t));
 		return 0;
 	}
-	return bf_fail(err, ENODEV, "GPU %u: no such GPU; belfry info lists those there are",
-		       nv->device.index);
+	return nv->road->why_not(nv, (int)nv->device.index, ENODEV, err);
 }
 
 static int make_objects(struct nv *nv, struct bf_error *err)
@@ -330,6 +347,8 @@ static int setup(struct nv *nv, struct bf_error *err)
 	if (nv->control_fd < 0)
 		return nv->road->why_not(nv, NV_MINOR_CONTROL, -nv->control_fd, err);
 	rc = nv->road->call(nv->control_fd, RM_ESC_ALLOC, &root, sizeof(root));
+	if (rc == -EPERM) /* the software GPU takes calls of supervised programs from their supervisor only */
+		return bf_fail(err, EBUSY, "this program is supervised already; one belfry run is enough");
 	if (rc || root.status)
 		return bf_fail(err, EIO, "the driver gives no client (%d, status 0x%x)", rc, root.status);
 	nv->client = root.object;

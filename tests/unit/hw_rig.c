@@ -158,7 +158,7 @@ static void open_channel(struct app *app, uint64_t offset)
 					.ring_entries = APP_RING };
 
 	app->offset = offset;
-	app->ring = host_memory(APP_RING * 8);
+	app->ring = host_memory(APP_RING * 8ull);
 	app->commands = host_memory(APP_COMMAND_BYTES);
 	app->userd = host_memory(4096);
 	app->notifier = host_memory(4096);

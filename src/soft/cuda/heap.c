@@ -98,7 +98,7 @@ static void block_merge(struct heap_block *block)
 	for (; span; span = span->next)
 		if (!span->is_used && span->fence.value && fence_is_done(span->fence))
 			span->fence = (struct fence){ 0 };
-	for (span = block->spans; span->next;) { /* there is always one */
+	for (span = block->spans; span && span->next;) {
 		struct heap_span *next = span->next;
 
 		if (span->is_used || next->is_used || span->fence.channel != next->fence.channel) {

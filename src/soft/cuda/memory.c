@@ -123,7 +123,7 @@ void memory_settle(struct context *context)
 static CUresult memory_alloc(CUdeviceptr *address, size_t bytes)
 {
 	struct context *context;
-	struct range *range;
+	struct range *range = NULL;
 	CUresult result;
 
 	if (!address || !bytes)
