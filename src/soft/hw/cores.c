@@ -10,7 +10,10 @@
 
 #define NS 1000000000ull
 
-enum { SLEEP_MIN_NS = 20000 };
+enum {
+	SLEEP_MIN_NS = 20000,
+	STEPS_MAX = 64, /* of a clock that is not paced, before others get at the lock */
+};
 
 void hw_lock(struct hw_cores *cores)
 {
@@ -41,6 +44,7 @@ void hw_kick(struct hw_cores *cores)
 static bool look_at(struct hw_gpu *gpu, struct hw_job *job, uint64_t *host_ns)
 {
 	uint64_t now, next;
+	unsigned steps = 0;
 
 	do {
 		now = hw_clock_settle(&gpu->clock);
@@ -52,7 +56,7 @@ static bool look_at(struct hw_gpu *gpu, struct hw_job *job, uint64_t *host_ns)
 			job->taken_ns = now;
 			return true;
 		}
-	} while (hw_advance(gpu));
+	} while (hw_advance(gpu) && ++steps < STEPS_MAX);
 	next = next < gpu->event_ns ? next : gpu->event_ns;
 	if (gpu->has_news)
 		next = now;

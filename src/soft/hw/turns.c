@@ -283,6 +283,7 @@ static uint64_t next_event_ns(const struct hw_gpu *gpu)
 bool hw_advance(struct hw_gpu *gpu)
 {
 	uint64_t to = hw_lowest_time_ns(gpu), now;
+	bool is_still = to == HW_NEVER;
 
 	/* A block that was taken may have moved its SM past what the clock is held to: held there, it would be
 	 * advanced without end. */
@@ -290,6 +291,10 @@ bool hw_advance(struct hw_gpu *gpu)
 	now = hw_clock_settle(&gpu->clock);
 	to = to < gpu->event_ns ? to : gpu->event_ns;
 	if (gpu->options.is_paced || to == HW_NEVER || to <= now)
+		return false;
+	/* Nothing may run just now (it is held while an address space changes, say): a turn's end brings nothing then,
+	 * but to those who wait for their own. */
+	if (is_still && gpu->holder && to == gpu->turn_end_ns && !others_have_work(gpu, gpu->holder))
 		return false;
 	hw_clock_advance(&gpu->clock, to);
 	return true;
