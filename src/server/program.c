@@ -18,7 +18,8 @@
 #include "server/signals.h"
 #include "warden/filter.h"
 
-/* No device file crosses over from before supervision: what it was used for is not in any ledger. */
+/* No device file crosses over from before supervision: what it was used for is not in any ledger. They are closed by
+ * exec and not here: one of them is the device's own, and without it the others could not be told from other files. */
 static void close_inherited(struct device *device)
 {
 	DIR *files = opendir("/proc/self/fd");
@@ -29,7 +30,7 @@ static void close_inherited(struct device *device)
 
 		if (entry->d_name[0] != '.' && fd != dirfd(files) && !fstat(fd, &st) &&
 		    device->ops->classify(device, &st) != DEVICE_FILE_NONE)
-			close(fd);
+			fcntl(fd, F_SETFD, FD_CLOEXEC);
 	}
 	if (files)
 		closedir(files);

@@ -23,6 +23,7 @@ enum {
  * Each request carries with it (SCM_RIGHTS) the socket on which its answer is wanted, and then the files that the
  * call names, in the order of their mention; SCM_CREDENTIALS say whose it is. */
 #define SOFT_MAGIC 0xbe1f50f7u
+#define SOFT_REPLY_MAGIC 0xbe1f50f8u /* another: an answer sent to a device file is no request */
 enum soft_request_kind {
 	SOFT_REQUEST_OPEN = 1, /* at the listening socket. nr: SOFT_FILE_*; the answer brings the file */
 	SOFT_REQUEST_CALL,     /* an ioctl: nr; the argument and its parameters follow */

@@ -366,10 +366,15 @@ static struct answer dup_call(struct site *site)
 {
 	struct warden *warden = site->warden;
 	const struct rm_call *call = &site->call;
-	uint64_t before = warden_driver_bytes(warden, site->process->pid), after;
+	uint64_t before, after;
 	struct ledger_object *source, *object;
-	int rc = site_perform(site, NULL, 0);
+	int rc;
 
+	/* The pages that the GPU reads GP_PUT from are ours: with a name for one a program could submit past the gate. */
+	if (call->source_client == warden->device->client)
+		return site_refuse(site, RM_ERR_INVALID_CLIENT, "an object of ours");
+	before = warden_driver_bytes(warden, site->process->pid);
+	rc = site_perform(site, NULL, 0);
 	if (rc || site_status_of(site))
 		return RETURN(rc);
 	if (!client_seen(site))

@@ -46,8 +46,6 @@ struct device_ops {
 	 * which the caller holds, for process `pid`; map_file returns the memory to be mapped. */
 	int (*carry)(struct device *device, int fd, pid_t pid, uint32_t nr, void *arg, uint32_t size);
 	int (*map_file)(struct device *device, int fd, pid_t pid, uint64_t bytes, uint64_t offset);
-	/* The same for a device of tests, which is to see what the program's memory holds by then. */
-	long (*answer)(struct device *device, pid_t pid, int fd, uint32_t nr, uint32_t size, uint64_t arg);
 	/* See a program's memory object. `control_fd` is its client's control file. */
 	int (*view)(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
 		    bool is_vidmem, struct device_view *view, struct bf_error *err);
@@ -67,6 +65,7 @@ struct device {
 	void (*rang)(volatile uint32_t *bell); /* to be called after ringing; NULL: hardware hears it */
 	uint64_t mem_bytes;		       /* of the card */
 	uint32_t instance; /* what programs call it when they allocate the device object */
+	uint32_t client;   /* our own with the driver: nothing of it is a program's */
 	char driver_version[32];
 	unsigned index; /* N of nvidiaN */
 };

@@ -183,27 +183,15 @@ static struct answer other_file(struct warden *warden, const struct seccomp_noti
 static struct answer device_ioctl(struct site *site)
 {
 	struct warden *warden = site->warden;
-	struct device *device = warden->device;
 	struct answer answer;
 	int rc;
 
 	if (site->file == DEVICE_FILE_MANAGED)
-		answer = other_file(warden, site->request);
-	else if ((rc = read_call(site)))
-		answer = RETURN(rc);
-	else
-		answer = site_call(site);
-	if (site->file != DEVICE_FILE_MANAGED)
-		log_call(site, answer);
-	if (answer.kind == ANSWER_PASS && device->ops->carry)
-		return site_carry(site);
-	if (answer.kind == ANSWER_PASS && device->ops->answer) {
-		uint32_t cmd = (uint32_t)site->request->data.args[1];
-
-		return RETURN(device->ops->answer(device, (pid_t)site->request->pid, site->fd, cmd & 0xff,
-						  cmd >> 16 & 0x3fff, site->request->data.args[2]));
-	}
-	return answer;
+		return other_file(warden, site->request);
+	rc = read_call(site);
+	answer = rc ? RETURN(rc) : site_call(site);
+	log_call(site, answer);
+	return answer.kind == ANSWER_PASS && warden->device->ops->carry ? site_carry(site) : answer;
 }
 
 static struct answer device_mmap(struct site *site)

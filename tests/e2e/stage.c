@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "soft/link/link.h"
 #include "warden/filter.h"
 
 #define PATIENCE_NS 60000000000ull
@@ -31,10 +32,13 @@ static unsigned count_descriptors(void)
 }
 
 static void __attribute__((noreturn))
-program_main(struct fake *fake, stage_program program, long arg, int sock, int say, int hear)
+program_main(const struct card *card, stage_program program, long arg, int sock, int say, int hear)
 {
-	struct actor actor = { .fake = fake, .say = say, .hear = hear, .arg = arg, .control = -1, .gpu = -1 };
+	struct actor actor = {
+		.folder = card->folder, .say = say, .hear = hear, .arg = arg, .control = -1, .gpu = -1
+	};
 	struct bf_error err = { 0 };
+	char heard;
 	int listener;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -45,30 +49,27 @@ program_main(struct fake *fake, stage_program program, long arg, int sock, int s
 	CHECK(bf_send_fd(sock, listener) == 0);
 	close(listener);
 	close(sock);
+	CHECK(read(hear, &heard, 1) == 1); /* the software GPU is there */
 	program(&actor);
 	_exit(0);
 }
 
-void stage_start_with(struct stage *stage, const struct warden_options *options, stage_program program,
-		      long arg)
+/* Before there are threads, which would not be there in the program: those of the software GPU and of the gate. */
+static int start_program(struct stage *stage, stage_program program, long arg)
 {
-	int socks[2], to[2], from[2];
-	struct bf_error err = { 0 };
+	int socks[2], to[2], from[2], listener;
 
-	*stage = (struct stage){ .descriptors_before = count_descriptors() };
-	stage->fake = fake_new();
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socks));
 	CHECK(!pipe2(to, O_CLOEXEC) && !pipe2(from, O_CLOEXEC));
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	fflush(NULL);
-	/* Before there are threads: those of the gate. */
 	stage->pid = fork();
 	CHECK(stage->pid >= 0);
 	if (!stage->pid) {
 		close(socks[0]);
 		close(to[1]);
 		close(from[0]);
-		program_main(stage->fake, program, arg, socks[1], from[1], to[0]);
+		program_main(&stage->card, program, arg, socks[1], from[1], to[0]);
 	}
 	close(socks[1]);
 	close(to[0]);
@@ -77,13 +78,38 @@ void stage_start_with(struct stage *stage, const struct warden_options *options,
 	stage->hear = from[0];
 	stage->pidfd = bf_pidfd_open(stage->pid);
 	CHECK(stage->pidfd >= 0);
-	int listener = bf_recv_fd(socks[0]);
+	listener = bf_recv_fd(socks[0]);
 	CHECK(listener >= 0);
 	close(socks[0]);
-	stage->gate = gate_new(stage->fake->device.bell, NULL, &err);
+	return listener;
+}
+
+void stage_start_changed(struct stage *stage, const struct warden_options *options,
+			 void (*change)(struct card *card), stage_program program, long arg)
+{
+	struct bf_error err = { 0 };
+	struct device *device;
+	int listener;
+
+	*stage = (struct stage){ .descriptors_before = count_descriptors() };
+	card_make_folder(&stage->card);
+	listener = start_program(stage, program, arg);
+	card_start(&stage->card);
+	device = stage->card.device;
+	if (change)
+		change(&stage->card);
+	stage->gate = gate_new(device->bell, NULL, &err);
 	CHECK(stage->gate);
-	stage->warden = warden_new(listener, &stage->fake->device, stage->gate, options, &err);
+	gate_set_rang(stage->gate, device->rang);
+	stage->warden = warden_new(listener, device, stage->gate, options, &err);
 	CHECK(stage->warden);
+	stage_go_on(stage);
+}
+
+void stage_start_with(struct stage *stage, const struct warden_options *options, stage_program program,
+		      long arg)
+{
+	stage_start_changed(stage, options, NULL, program, arg);
 }
 
 void stage_start(struct stage *stage, uint64_t mem_bytes, stage_program program, long arg)
@@ -105,6 +131,15 @@ static void reap(struct stage *stage)
 		}
 }
 
+/* Only what the warden does for the program gives it memory, so after each step is often enough. */
+static void note_memory(struct stage *stage)
+{
+	uint64_t bytes = card_used_bytes(&stage->card);
+
+	if (bytes > stage->most_bytes)
+		stage->most_bytes = bytes;
+}
+
 /* One step; true if the program has said something. */
 static bool serve_once(struct stage *stage, int timeout_ms)
 {
@@ -116,6 +151,7 @@ static bool serve_once(struct stage *stage, int timeout_ms)
 		return false;
 	if (fds[0].revents && !warden_work(stage->warden))
 		stage->is_over = true;
+	note_memory(stage);
 	reap(stage);
 	return fds[1].revents & POLLIN;
 }
@@ -141,14 +177,34 @@ void stage_serve(struct stage *stage, unsigned ms)
 		serve_once(stage, 1);
 }
 
-void stage_until_word(struct stage *stage, const _Atomic uint32_t *word, uint32_t value)
+uint32_t stage_done(const struct stage *stage, unsigned channel)
+{
+	return atomic_load(card_word(&stage->card, STAGE_USERD, STAGE_DONE_AT(channel)));
+}
+
+void stage_until_done(struct stage *stage, unsigned channel, uint32_t value)
 {
 	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
 
-	while (atomic_load(word) != value) {
+	while (stage_done(stage, channel) != value) {
 		serve_once(stage, 0);
 		if (bf_now_ns() > give_up_ns)
-			CHECK_EQUAL(atomic_load(word), value);
+			CHECK_EQUAL(stage_done(stage, channel), value);
+	}
+}
+
+void stage_until_put(struct stage *stage, uint32_t handle, uint32_t value)
+{
+	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
+	struct card_channel channel;
+
+	for (;;) {
+		CHECK(card_channel(&stage->card, handle, &channel));
+		if (channel.gp_put == value)
+			return;
+		serve_once(stage, 1);
+		if (bf_now_ns() > give_up_ns)
+			CHECK_EQUAL(channel.gp_put, value);
 	}
 }
 
@@ -159,6 +215,7 @@ void stage_go_on(struct stage *stage)
 
 static void check_nothing_is_left(struct stage *stage)
 {
+	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
 	struct warden_report report;
 
 	warden_report(stage->warden, &report);
@@ -167,12 +224,10 @@ static void check_nothing_is_left(struct stage *stage)
 	CHECK_EQUAL(report.mem_used_bytes, 0);
 	CHECK_EQUAL(report.mem_managed_bytes, 0);
 	CHECK_EQUAL(report.mem_driver_bytes, 0);
-	CHECK_EQUAL(fake_clients(stage->fake), 0);
-	CHECK_EQUAL(fake_objects(stage->fake), 0);
-	CHECK_EQUAL(stage->fake->views, 0);
-	CHECK_EQUAL(stage->fake->page_count, 0);
-	CHECK_EQUAL(stage->fake->channels, 0);
-	CHECK_EQUAL(stage->fake->used_bytes, 0);
+	while (!card_is_clean(&stage->card)) {
+		CHECK(bf_now_ns() < give_up_ns);
+		usleep(100);
+	}
 }
 
 int stage_end(struct stage *stage)
@@ -192,7 +247,7 @@ int stage_end(struct stage *stage)
 	check_nothing_is_left(stage);
 	warden_free(stage->warden);
 	gate_free(stage->gate);
-	fake_free(stage->fake);
+	card_stop(&stage->card);
 	close(stage->pidfd);
 	close(stage->say);
 	close(stage->hear);
@@ -233,11 +288,16 @@ int actor_call(int fd, uint32_t nr, void *arg, uint32_t size)
 	return ioctl(fd, _IOC(_IOC_READ | _IOC_WRITE, 'F', nr, size), arg) < 0 ? -errno : 0;
 }
 
+int actor_open(const struct actor *actor, uint32_t file)
+{
+	return link_open(actor->folder, file);
+}
+
 void actor_new_client(struct actor *actor)
 {
 	struct rm_arg_alloc arg = { .class_id = 0x41 };
 
-	actor->control = fake_open(actor->fake, DEVICE_FILE_CONTROL);
+	actor->control = actor_open(actor, SOFT_FILE_CONTROL);
 	CHECK(actor->control >= 0);
 	CHECK_EQUAL(actor_call(actor->control, RM_ESC_ALLOC, &arg, sizeof(arg)), 0);
 	CHECK_EQUAL(arg.status, 0);
@@ -319,14 +379,28 @@ int actor_dup(struct actor *actor, uint32_t handle, uint32_t source_client, uint
 	return rc ? rc : (int)arg.status;
 }
 
+void actor_channel_params(const struct actor *actor, uint32_t handle, uint32_t memory, uint64_t offset,
+			  uint8_t *params)
+{
+	enum { CHANNEL_SPACE_AT = 28 }; /* NV_CHANNEL_ALLOC_PARAMS.hVASpace */
+	const struct rm_layout *l = rm_layout_find(SOFT_DRIVER_VERSION);
+	uint64_t ring = actor->block_address + STAGE_RING_AT((handle - STAGE_CHANNEL) % STAGE_CHANNELS);
+	uint32_t entries = STAGE_RING_ENTRIES, space = STAGE_SPACE;
+
+	memcpy(params + l->channel_gpfifo_offset, &ring, sizeof(ring));
+	memcpy(params + l->channel_gpfifo_entries, &entries, sizeof(entries));
+	memcpy(params + CHANNEL_SPACE_AT, &space, sizeof(space));
+	memcpy(params + l->channel_userd_memory, &memory, sizeof(memory));
+	memcpy(params + l->channel_userd_offset, &offset, sizeof(offset));
+}
+
 int actor_channel(struct actor *actor, uint32_t group, uint32_t handle, uint32_t memory, uint64_t offset)
 {
-	const struct rm_layout *l = rm_layout_find("580.159.04");
+	const struct rm_layout *l = rm_layout_find(SOFT_DRIVER_VERSION);
 	uint8_t params[368] = { 0 };
 
 	CHECK(l->channel_size == sizeof(params));
-	memcpy(params + l->channel_userd_memory, &memory, sizeof(memory));
-	memcpy(params + l->channel_userd_offset, &offset, sizeof(offset));
+	actor_channel_params(actor, handle, memory, offset, params);
 	int status = actor_alloc(actor, group, handle, 0xc86f, params, sizeof(params));
 	/* The program finds its own values where it left them. */
 	CHECK(!memcmp(params + l->channel_userd_memory, &memory, sizeof(memory)) || status);
@@ -352,29 +426,63 @@ void *actor_map_doorbell(struct actor *actor, uint32_t handle, int gpu)
 	return mmap(NULL, 0x10000, PROT_READ | PROT_WRITE, MAP_SHARED, gpu, 0);
 }
 
-static volatile uint32_t *map_memory(struct actor *actor, uint32_t handle)
+void *actor_map_memory(struct actor *actor, uint32_t handle, uint64_t bytes)
 {
 	struct rm_arg_map map = { .client = actor->client,
 				  .device = STAGE_SUBDEVICE,
 				  .memory = handle,
-				  .length = 0x10000,
+				  .length = bytes,
 				  .flags = 0xc0000,
-				  .fd = actor->gpu,
+				  .fd = actor_open(actor, SOFT_FILE_GPU_0),
 				  .status = 0x77 };
+	void *at;
 
 	CHECK_EQUAL(actor_call(actor->control, RM_ESC_MAP_MEMORY, &map, sizeof(map)), 0);
 	CHECK_EQUAL(map.status, 0);
-	return (volatile uint32_t *)(uintptr_t)map.address;
+	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, map.fd, (off_t)map.address);
+	CHECK(at != MAP_FAILED);
+	close(map.fd);
+	return at;
 }
 
-void actor_context(struct actor *actor)
+/* NVOS46: the memory somewhere in the address space. */
+static uint64_t map_for_gpu(struct actor *actor, uint32_t memory, uint64_t bytes)
 {
-	uint8_t group[20] = { 0 }, schedule[3] = { 1 }, engine[16] = { 0 };
-	uint64_t slice = 2048;
+	struct {
+		uint32_t client, device, space, memory;
+		uint64_t offset, bytes;
+		uint32_t flags, flags2, kind, pad;
+		uint64_t address;
+		uint32_t status, pad2;
+	} arg = { .client = actor->client,
+		  .device = STAGE_DEVICE,
+		  .space = STAGE_SPACE,
+		  .memory = memory,
+		  .bytes = bytes,
+		  .status = 0x77 };
+
+	CHECK_EQUAL(actor_call(actor->control, RM_ESC_MAP_MEMORY_DMA, &arg, sizeof(arg)), 0);
+	CHECK_EQUAL(arg.status, 0);
+	return arg.address;
+}
+
+void actor_add_channel(struct actor *actor, unsigned channel)
+{
+	uint8_t engine[16] = { 0 }, schedule[3] = { 1 };
+	uint32_t handle = STAGE_CHANNEL + channel;
+
+	CHECK_EQUAL(actor_channel(actor, STAGE_GROUP, handle, STAGE_USERD, STAGE_USERD_AT(channel)), 0);
+	CHECK_EQUAL(actor_alloc(actor, handle, handle + 0x100, 0xcbc0, engine, sizeof(engine)), 0);
+	CHECK_EQUAL(actor_control(actor, handle, RM_CTRL_CHANNEL_GET_TOKEN, &actor->tokens[channel], 4), 0);
+	CHECK_EQUAL(actor_control(actor, STAGE_GROUP, RM_CTRL_GROUP_SCHEDULE, schedule, sizeof(schedule)), 0);
+	actor->puts[channel] = 0;
+}
+
+static void make_doorbell(struct actor *actor)
+{
 	void *page;
 
-	actor_new_device(actor);
-	actor->gpu = fake_open(actor->fake, DEVICE_FILE_GPU);
+	actor->gpu = actor_open(actor, SOFT_FILE_GPU_0);
 	CHECK(actor->gpu >= 0);
 	CHECK_EQUAL(actor_call(actor->gpu, RM_ESC_REGISTER_FD, &actor->control, 4), 0);
 	CHECK_EQUAL(actor_alloc(actor, STAGE_SUBDEVICE, STAGE_BELL, 0xc661, NULL, 0), 0);
@@ -382,21 +490,68 @@ void actor_context(struct actor *actor)
 	CHECK(page != MAP_FAILED);
 	actor->bell = page;
 	close(actor->gpu);
-	actor->gpu = fake_open(actor->fake, DEVICE_FILE_GPU);
-	CHECK_EQUAL(actor_memory(actor, STAGE_DEVICE, STAGE_USERD, 2 * FAKE_MIB), 0);
-	actor->userd = map_memory(actor, STAGE_USERD) + 0x2000 / 4;
+	actor->gpu = actor_open(actor, SOFT_FILE_GPU_0);
+	CHECK(actor->gpu >= 0);
+}
+
+void actor_context(struct actor *actor)
+{
+	uint8_t group[20] = { 0 };
+	uint64_t slice = 2048;
+
+	actor_new_device(actor);
+	make_doorbell(actor);
+	CHECK_EQUAL(actor_alloc(actor, STAGE_DEVICE, STAGE_SPACE, 0x90f1, NULL, 0), 0);
+	CHECK_EQUAL(actor_memory(actor, STAGE_DEVICE, STAGE_USERD, STAGE_BLOCK_BYTES), 0);
+	actor->block = actor_map_memory(actor, STAGE_USERD, STAGE_BLOCK_BYTES);
+	actor->block_address = map_for_gpu(actor, STAGE_USERD, STAGE_BLOCK_BYTES);
 	CHECK_EQUAL(actor_alloc(actor, STAGE_DEVICE, STAGE_GROUP, 0xa06c, group, sizeof(group)), 0);
-	CHECK_EQUAL(actor_channel(actor, STAGE_GROUP, STAGE_CHANNEL, STAGE_USERD, 0x2000), 0);
-	CHECK_EQUAL(actor_alloc(actor, STAGE_CHANNEL, STAGE_CHANNEL + 0x100, 0xcbc0, engine, sizeof(engine)),
-		    0);
-	CHECK_EQUAL(actor_control(actor, STAGE_CHANNEL, RM_CTRL_CHANNEL_GET_TOKEN, &actor->token, 4), 0);
 	CHECK_EQUAL(actor_control(actor, STAGE_GROUP, RM_CTRL_GROUP_SET_TIMESLICE, &slice, sizeof(slice)), 0);
-	CHECK_EQUAL(actor_control(actor, STAGE_GROUP, RM_CTRL_GROUP_SCHEDULE, schedule, sizeof(schedule)), 0);
+	actor_add_channel(actor, 0);
+}
+
+/* Two bells at once may hide one another until the poller sweeps; a program with one thread need not risk it. */
+static void ring_bell(struct actor *actor, uint32_t token)
+{
+	while (actor->last_rung != token && actor->bell[GATE_BELL_WORD] != GATE_NO_TOKEN)
+		;
+	__atomic_store_n(&actor->bell[GATE_BELL_WORD], token, __ATOMIC_SEQ_CST);
+	actor->last_rung = token;
+}
+
+static void submit(struct actor *actor, unsigned channel, uint32_t offset, uint32_t value, uint32_t operation)
+{
+	uint64_t semaphore = actor->block_address + offset;
+	uint32_t slot = actor->puts[channel] % STAGE_RING_ENTRIES;
+	uint32_t commands = STAGE_COMMANDS_AT(channel) + 32 * slot;
+	const uint32_t words[] = { SOFT_COMMAND(SOFT_OP_INC, 0, SOFT_METHOD_SEM_ADDR_LO, 5),
+				   (uint32_t)semaphore,
+				   (uint32_t)(semaphore >> 32),
+				   value,
+				   0,
+				   operation };
+	const uint64_t entry = SOFT_ENTRY(actor->block_address + commands, sizeof(words) / sizeof(words[0]));
+	volatile uint32_t *userd = (volatile uint32_t *)(void *)(actor->block + STAGE_USERD_AT(channel));
+
+	memcpy(actor->block + commands, words, sizeof(words));
+	memcpy(actor->block + STAGE_RING_AT(channel) + 8 * (size_t)slot, &entry, sizeof(entry));
+	/* In this order: the ring, how far it is filled, the bell. */
+	__atomic_store_n(&userd[GATE_GP_PUT_WORD], ++actor->puts[channel] % STAGE_RING_ENTRIES,
+			 __ATOMIC_SEQ_CST);
+	ring_bell(actor, actor->tokens[channel]);
+}
+
+void actor_release(struct actor *actor, unsigned channel, uint32_t value)
+{
+	submit(actor, channel, STAGE_DONE_AT(channel), value, SOFT_SEM_RELEASE);
+}
+
+void actor_acquire(struct actor *actor, unsigned channel, uint32_t value)
+{
+	submit(actor, channel, STAGE_WAIT_AT(channel), value, SOFT_SEM_ACQUIRE);
 }
 
 void actor_ring(struct actor *actor)
 {
-	actor->userd[GATE_GP_PUT_WORD] = ++actor->put;
-	atomic_thread_fence(memory_order_seq_cst);
-	actor->bell[GATE_BELL_WORD] = actor->token;
+	actor_release(actor, 0, ++actor->rings);
 }

@@ -2,10 +2,11 @@
 # What belfry says to wrong input: one clear line, the right exit status, and nothing left behind.
 set -u
 
-: "${BELFRY:?}" "${BELFRYD:?}"
+: "${BELFRY:?}" "${BELFRYD:?}" "${BELFRY_BUILD_DIR:?}"
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap '"$BELFRY" soft stop >/dev/null 2>&1; "$BELFRY" soft stop --soft name=two >/dev/null 2>&1; rm -rf "$work"' EXIT
 export BELFRY_RUNTIME_DIR="$work/run"
+unset BELFRY_GPU BELFRY_SOFT BELFRY_SOFT_DIR
 failed=0
 
 fail() {
@@ -34,6 +35,19 @@ well() {
 	"$@" >"$work/out" 2>"$work/err" </dev/null || fail "$* : status $?"
 	[ ! -s "$work/err" ] || fail "$* : wrote to stderr"
 	grep -qF -- "$text" "$work/out" || fail "$* : does not say '$text'"
+}
+
+# silent COMMAND...: exit 0, and nothing is said.
+silent() {
+	"$@" >"$work/out" 2>"$work/err" </dev/null || fail "$* : status $?"
+	[ ! -s "$work/err" ] || fail "$* : wrote to stderr"
+	[ ! -s "$work/out" ] || fail "$* : wrote to stdout"
+}
+
+# Nothing is left in the folder of sockets but the software GPUs' own folders.
+check_folder() {
+	[ -z "$(find "$BELFRY_RUNTIME_DIR" -mindepth 1 -maxdepth 1 ! -name 'soft-*')" ] ||
+		fail 'something is left in the folder of sockets'
 }
 
 # Usage.
@@ -125,11 +139,100 @@ expect 2 'started by belfry run' "$BELFRYD" --front 3 -- true 3</dev/null
 cp "$BELFRY" "$work/belfry"
 expect 1 'it belongs beside belfry' "$work/belfry" run -- true
 
+# The software GPU: what is wrong with what was said of it.
+well 'usage: belfry soft' "$BELFRY" soft --help
+expect 2 'say run, env, status or stop' "$BELFRY" soft
+expect 2 'say run, env, status or stop' "$BELFRY" soft frobnicate
+for command in run env status stop; do
+	expect 2 'unknown option' "$BELFRY" soft "$command" --frobnicate
+	expect 2 'without its value' "$BELFRY" soft "$command" --soft
+	expect 2 "'frob': unknown" "$BELFRY" soft "$command" --soft frob=1
+done
+for command in env status stop; do
+	expect 2 'takes no arguments' "$BELFRY" soft "$command" somebody
+done
+expect 2 'no program' "$BELFRY" soft run
+expect 1 'no software GPU runs here' "$BELFRY" soft status
+expect 1 'no software GPU runs here' "$BELFRY" soft status --json
+expect 1 'no software GPU runs here' "$BELFRY" soft stop
+for gpu in soft: soft:8 soft:x softy 'soft:1 ' soft:-1; do
+	expect 2 '--gpu' "$BELFRY" run --gpu "$gpu" -- true
+	expect 2 '--gpu' env BELFRY_GPU="$gpu" "$BELFRY" run -- true
+done
+while read -r config text; do
+	expect 2 "$text" "$BELFRY" run --soft "$config" -- true
+	expect 2 "$text" env BELFRY_SOFT="$config" "$BELFRY" run --gpu soft -- true
+	expect 2 "$text" "$BELFRY" soft run --soft "$config" -- true
+done <<'END'
+gpus not KEY=VALUE
+gpus= gpus ''
+gpus=0 not a number from 1 to 8
+gpus=9 not a number from 1 to 8
+gpus=2,gpus not KEY=VALUE
+sms=257 not a number from 1 to 256
+mem=1 not from 64 MiB to 1 TiB
+mem=4X size '4X'
+rate=0 rate
+pace=maybe not on or off
+cores=-1 cores '-1'
+linger=x linger 'x'
+name= not a name
+name=../x not a name
+name=A not a name
+frob=1 'frob': unknown
+END
+expect 2 'more than' "$BELFRY" run --soft "name=$(printf '%01000d' 0)" -- true
+expect 1 'cannot be started' env BELFRY_SOFT_SERVER=/no/such "$BELFRY" run --gpu soft -- true
+
+# It starts by itself, once, and is the same one for everybody who names it.
+well 'BELFRY_SOFT_DIR=' "$BELFRY" soft env --soft gpus=2,sms=8,mem=256M
+well "LD_LIBRARY_PATH=$BELFRY_BUILD_DIR/src/soft/cuda" "$BELFRY" soft env
+well '2 GPUs of 8 SMs, 256 MiB each' "$BELFRY" soft status
+well '"sms": 8' "$BELFRY" soft status --json
+python3 -m json.tool "$work/out" >/dev/null || fail 'soft status --json is not JSON'
+for way in 'run --gpu soft' 'run --gpu soft:1' 'soft run'; do
+	# shellcheck disable=SC2016,SC2086 # a command and its words; the inner shell's own environment
+	well "$BELFRY_RUNTIME_DIR/soft-default" "$BELFRY" $way -- sh -c 'echo $BELFRY_SOFT_DIR'
+done
+for mismatch in gpus=1 sms=16 mem=1G rate=1M pace=off; do
+	expect 1 'one that is different runs already' "$BELFRY" run --soft "$mismatch" -- true
+	expect 1 'one that is different runs already' env BELFRY_SOFT="$mismatch" "$BELFRY" soft run -- true
+done
+expect 1 'the software GPU has fewer' "$BELFRY" run --gpu soft:2 -- true
+expect 1 'the software GPU has fewer' env BELFRY_GPU=soft:2 "$BELFRY" run -- true
+expect 1 'larger than the card' "$BELFRY" run --gpu soft --mem 257M -- true
+silent "$BELFRY" run --gpu soft --mem 256M -- true
+silent env BELFRY_GPU=soft:1 "$BELFRY" run -- true
+well "soft-two" env BELFRY_SOFT=name=two,mem=64M "$BELFRY" soft env
+well '64 MiB each' "$BELFRY" soft status --soft name=two
+well '2 GPUs of 8 SMs, 256 MiB each' env BELFRY_SOFT=name=two "$BELFRY" soft status --soft name=default
+# The status of the program is belfry's own, without a vGPU and with one.
+for way in 'soft run' 'run --gpu soft'; do
+	# shellcheck disable=SC2086 # a command and its words
+	{
+		expect 127 'No such file' "$BELFRY" $way -- /no/such/program
+		expect 126 'denied' "$BELFRY" $way -- /etc/passwd
+		"$BELFRY" $way -- sh -c 'exit 3' || [ $? -eq 3 ] || fail "$way: the status of the program is lost"
+		# shellcheck disable=SC2016 # the inner shell's own number
+		"$BELFRY" $way -- sh -c 'kill -9 $$' || [ $? -eq 137 ] || fail "$way: the signal of the program is lost"
+	}
+done
+expect 1 'supervised already' "$BELFRY" run --gpu soft -- "$BELFRY" run --gpu soft -- true
+# Ended, it is gone at once; the next one may be different.
+silent "$BELFRY" soft stop --soft name=two
+silent "$BELFRY" soft stop
+expect 1 'no software GPU runs here' "$BELFRY" soft status
+well '1 GPU of 4 SMs' env BELFRY_SOFT=sms=4 "$BELFRY" soft run -- "$BELFRY" soft status
+silent "$BELFRY" soft stop
+
 if [ ! -e /sys/module/nvidia/version ]; then
-	# Without a driver: said once, and nothing is left in the folder.
-	expect 1 'driver is not loaded' "$BELFRY" run --mem 1G --name nogpu -- true
-	expect 1 'driver is not loaded' "$BELFRY" run -- /no/such/program
-	[ -z "$(ls -A "$BELFRY_RUNTIME_DIR")" ] || fail 'something is left in the folder of sockets'
+	# Without a driver: said once, and nothing is left in the folder but the software GPU's own.
+	expect 1 'driver is not loaded' "$BELFRY" run --gpu 0 --mem 1G --name nogpu -- true
+	expect 1 'driver is not loaded' env BELFRY_GPU=0 "$BELFRY" run -- /no/such/program
+	# Where no GPU was asked for it is the software one, and that is said.
+	expect 0 'taking the software GPU' "$BELFRY" run --name nogpu -- true
+	silent "$BELFRY" soft stop
+	check_folder
 elif "$BELFRY" run -- true 2>/dev/null; then
 	expect 127 'No such file' "$BELFRY" run -- /no/such/program
 	expect 126 'denied' "$BELFRY" run -- /etc/passwd
@@ -138,7 +241,7 @@ elif "$BELFRY" run -- true 2>/dev/null; then
 	"$BELFRY" run -- sh -c 'exit 3' || [ $? -eq 3 ] || fail 'the status of the program is lost'
 	# shellcheck disable=SC2016 # the inner shell's own number
 	"$BELFRY" run -- sh -c 'kill -9 $$' || [ $? -eq 137 ] || fail 'the signal of the program is lost'
-	[ -z "$(ls -A "$BELFRY_RUNTIME_DIR")" ] || fail 'something is left in the folder of sockets'
+	check_folder
 else
 	echo 'a driver, but no GPU that can be used: starting programs was not tried'
 fi

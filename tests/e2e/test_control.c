@@ -10,7 +10,7 @@
 #include "server/runtime.h"
 #include "stage.h"
 
-#define MIB FAKE_MIB
+#define MIB CARD_MIB
 
 static char folder[] = "/tmp/belfry-control-XXXXXX";
 

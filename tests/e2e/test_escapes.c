@@ -7,7 +7,6 @@
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -19,11 +18,13 @@
 
 #include "base/process.h"
 #include "gate/gate.h"
+#include "managed_file.h"
 #include "server/program.h"
+#include "soft/link/link.h"
 #include "stage.h"
 #include "warden/filter.h"
 
-#define MIB FAKE_MIB
+#define MIB CARD_MIB
 #define NO_MEMORY RM_ERR_NO_MEMORY
 
 static void run_well(stage_program program)
@@ -41,7 +42,6 @@ static void check_is_supervised(struct actor *a, int control)
 	uint8_t device[56] = { 0 };
 
 	CHECK(control >= 0);
-	CHECK(!flock(control, LOCK_EX));
 	CHECK_EQUAL(actor_call(control, RM_ESC_ALLOC, &arg, sizeof(arg)), 0);
 	CHECK_EQUAL(arg.status, 0);
 	a->control = control;
@@ -52,40 +52,45 @@ static void check_is_supervised(struct actor *a, int control)
 	close(control);
 }
 
-/* A new device file, closed again, and the path it was opened by. */
-static void make_device(struct actor *a, char *path, size_t room)
+static int open_at(const char *folder)
 {
-	int fd = fake_open_path(a->fake, DEVICE_FILE_CONTROL, path, room);
-
-	CHECK(fd >= 0);
-	close(fd);
+	return link_open(folder, SOFT_FILE_CONTROL);
 }
 
+/* The socket at which device files are handed out, by other names; then the file itself. */
 static void program_takes_other_paths(struct actor *a)
 {
-	struct open_how how = { .flags = O_RDWR | O_CLOEXEC };
-	char path[128], other[160];
-	int fd;
+	char path[160], other[128], name[192];
+	int fd, socks[2], self = bf_pidfd_open(getpid());
 
-	snprintf(other, sizeof(other), "%s/other", a->fake->folder);
-	make_device(a, path, sizeof(path));
-	CHECK(!link(path, other));
-	check_is_supervised(a, open(other, O_RDWR | O_CLOEXEC));
-	CHECK(!unlink(other));
-	make_device(a, path, sizeof(path));
-	CHECK(!symlink(path, other));
-	check_is_supervised(a, open(other, O_RDWR | O_CLOEXEC));
-	CHECK(!unlink(other));
-	make_device(a, path, sizeof(path));
-	CHECK(!rename(path, other));
-	check_is_supervised(a, open(other, O_RDWR | O_CLOEXEC));
-	make_device(a, path, sizeof(path));
-	check_is_supervised(a, (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how)));
-	make_device(a, path, sizeof(path));
-	fd = open(path, O_PATH | O_CLOEXEC);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	check_is_supervised(a, open(path, O_RDWR | O_CLOEXEC));
+	snprintf(path, sizeof(path), "%s/socket", a->folder);
+	snprintf(other, sizeof(other), "%s/other", a->folder);
+	snprintf(name, sizeof(name), "%s/socket", other);
+	CHECK(!mkdir(other, 0700));
+	CHECK(!link(path, name));
+	check_is_supervised(a, open_at(other));
+	CHECK(!unlink(name));
+	CHECK(!symlink(path, name));
+	check_is_supervised(a, open_at(other));
+	CHECK(!unlink(name));
+	CHECK(!rename(path, name));
+	check_is_supervised(a, open_at(other));
+	CHECK(!rename(name, path));
+	fd = open(a->folder, O_PATH | O_CLOEXEC);
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	check_is_supervised(a, open_at(name));
 	close(fd);
+	fd = open_at(a->folder);
+	check_is_supervised(a, fcntl(fd, F_DUPFD_CLOEXEC, 500));
+	close(fd);
+	fd = open_at(a->folder);
+	check_is_supervised(a, bf_pidfd_getfd(self, fd));
+	close(fd);
+	fd = open_at(a->folder);
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socks) && !bf_send_fd(socks[0], fd));
+	close(fd);
+	check_is_supervised(a, bf_recv_fd(socks[1]));
+	close(self);
 }
 
 static void device_is_the_same_by_every_path(void)
@@ -150,7 +155,8 @@ static void xfer_is_refused(void)
 static void program_tries_old_doors(struct actor *a)
 {
 	static const uint32_t classes[] = { 0x3f, 0x50, 0x71, 0x76, 0x81, 0x82, 0x83, 0xc2, 0x5080 };
-	uint32_t object[5] = { 0 };
+	const struct rm_layout *l = rm_layout_find(SOFT_DRIVER_VERSION);
+	uint32_t object[5] = { 0 }, one = 1, channel = STAGE_CHANNEL;
 	uint8_t params[1024] = { 0 }, heap[184] = { 0 };
 	struct rm_arg_alloc_memory memory = { .class_id = 0x40, .limit = 4095, .fd = -1 };
 	struct rm_arg_alloc serialized = { .parent = STAGE_DEVICE, .object = STAGE_MEMORY, .class_id = 0x40 };
@@ -178,7 +184,11 @@ static void program_tries_old_doors(struct actor *a)
 	serialized.flags = 1;
 	CHECK_EQUAL(actor_call(a->control, RM_ESC_ALLOC, &serialized, sizeof(serialized)), 0);
 	CHECK_EQUAL(serialized.status, RM_ERR_NOT_SUPPORTED);
-	CHECK_EQUAL(actor_control(a, STAGE_SUBDEVICE, RM_CTRL_DISABLE_CHANNELS, params, 536),
+	params[0] = 1;
+	memcpy(params + l->disable_count, &one, 4);
+	memcpy(params + l->disable_clients, &a->client, 4);
+	memcpy(params + l->disable_channels, &channel, 4);
+	CHECK_EQUAL(actor_control(a, STAGE_SUBDEVICE, RM_CTRL_DISABLE_CHANNELS, params, l->disable_size),
 		    RM_ERR_INSUFFICIENT_PERMISSIONS);
 	CHECK_EQUAL(actor_control(a, STAGE_SUBDEVICE, RM_CTRL_FIFO_UPDATE_CHANNEL_INFO, params, 64),
 		    RM_ERR_INSUFFICIENT_PERMISSIONS);
@@ -187,13 +197,15 @@ static void program_tries_old_doors(struct actor *a)
 
 static void calls_around_the_ledger_are_refused(void)
 {
+	enum { OF_A_CONTEXT = 7 }; /* device, subdevice, address space, memory, group, channel, engine */
+	struct card_channel channel;
 	struct stage s;
 
 	stage_start(&s, 8 * MIB, program_tries_old_doors, 0);
 	stage_until(&s, 'o');
-	CHECK_EQUAL(s.fake->used_bytes, 2 * MIB);
-	CHECK_EQUAL(s.fake->passed_objects, 0);
-	CHECK_EQUAL(s.fake->disable_calls + s.fake->enable_calls, 0);
+	CHECK_EQUAL(card_used_bytes(&s.card), 2 * MIB);
+	CHECK_EQUAL(card_count(&s.card, 0), OF_A_CONTEXT);
+	CHECK(card_channel(&s.card, STAGE_CHANNEL, &channel) && !channel.is_disabled);
 	stage_go_on(&s);
 	stage_end_well(&s);
 }
@@ -362,7 +374,7 @@ static void memory_of_a_hidden_file_is_still_counted(void)
 
 	stage_start(&s, 8 * MIB, program_hides_its_file, 0);
 	stage_until(&s, 'h');
-	CHECK_EQUAL(s.fake->most_bytes, 8 * MIB);
+	CHECK_EQUAL(s.most_bytes, 8 * MIB);
 	stage_go_on(&s);
 	stage_end_well(&s);
 }
@@ -375,7 +387,7 @@ static void program_plays_with_its_doorbell(struct actor *a)
 	int gpu;
 
 	actor_context(a);
-	gpu = fake_open(a->fake, DEVICE_FILE_GPU);
+	gpu = actor_open(a, SOFT_FILE_GPU_0);
 	CHECK_EQUAL(actor_alloc(a, STAGE_SUBDEVICE, STAGE_BELL + 0x10, 0xc661, NULL, 0), 0);
 	second = actor_map_doorbell(a, STAGE_BELL + 0x10, gpu);
 	CHECK(second != MAP_FAILED);
@@ -397,10 +409,9 @@ static void program_plays_with_its_doorbell(struct actor *a)
 	actor_say(a, '2');
 	/* Mapped once more the descriptor is the program's own file again, not a doorbell. */
 	void *third = mmap(NULL, 0x10000, PROT_READ | PROT_WRITE, MAP_SHARED, gpu, 0);
+	CHECK(third == MAP_FAILED);
 	CHECK(!fstat(gpu, &st));
-	CHECK((st.st_mode & 07) == DEVICE_FILE_GPU);
-	if (third != MAP_FAILED)
-		((volatile uint32_t *)third)[GATE_BELL_WORD] = a->token; /* reaches nobody */
+	CHECK(S_ISSOCK(st.st_mode));
 	CHECK(!munmap((void *)(uintptr_t)second, 0x10000));
 	actor_say(a, '3');
 }
@@ -412,12 +423,11 @@ static void doorbell_page_is_harmless_in_the_programs_hands(void)
 	stage_start(&s, 8 * MIB, program_plays_with_its_doorbell, 0);
 	for (uint32_t step = 1; step <= 2; step++) {
 		stage_until(&s, (char)('0' + step));
-		while (fake_gp_put(fake_nth(s.fake, 0xc86f, 0)) != step)
-			stage_serve(&s, 1);
+		stage_until_done(&s, 0, step);
 		stage_go_on(&s);
 	}
 	stage_until(&s, '3');
-	CHECK(!fake_nth(s.fake, 0xc661, 0));
+	CHECK_EQUAL(card_count(&s.card, 0xc661), 0);
 	stage_go_on(&s);
 	stage_end_well(&s);
 }
@@ -473,32 +483,39 @@ static void wild_pointers_hurt_only_the_caller(void)
 	run_well(program_points_into_the_void);
 }
 
-/* Device files that were open before supervision are closed by the time the program runs. */
+/* Device files that were open before supervision are closed by the time the program runs, wherever they stand. */
 static void inherited_device_files_are_closed(void)
 {
-	struct fake *fake = fake_new();
-	int device = fake_open(fake, DEVICE_FILE_CONTROL), uvm = fake_open(fake, DEVICE_FILE_MANAGED);
-	int plain = open("/dev/null", O_RDWR), status;
 	struct bf_error err = { 0 };
 	struct program program;
-	char script[160];
+	struct card card;
+	int device, high, uvm, plain = open("/dev/null", O_RDWR), status;
+	char script[256];
 
-	CHECK(device >= 0 && uvm >= 0 && plain >= 0);
+	card_make_folder(&card);
+	card_start(&card);
+	managed_file_add(&card);
+	device = link_open(card.folder, SOFT_FILE_CONTROL);
+	uvm = managed_file_open(card.folder);
+	high = dup2(device, 500);
+	CHECK(device >= 0 && uvm >= 0 && plain >= 0 && high >= 0);
 	fcntl(device, F_SETFD, 0);
 	fcntl(uvm, F_SETFD, 0);
-	snprintf(script, sizeof(script),
-		 "test ! -e /proc/self/fd/%d && test ! -e /proc/self/fd/%d && test -e /proc/self/fd/%d",
-		 device, uvm, plain);
+	snprintf(
+		script, sizeof(script),
+		"for fd in %d %d %d; do test ! -e /proc/self/fd/$fd || exit 1; done; test -e /proc/self/fd/%d",
+		device, uvm, high, plain);
 	char *argv[] = { "/bin/sh", "-c", script, NULL };
-	CHECK_EQUAL(program_prepare(argv, getpgrp(), &fake->device, &program, &err), 0);
+	CHECK_EQUAL(program_prepare(argv, getpgrp(), card.device, &program, &err), 0);
 	CHECK_EQUAL(program_go(&program), 0);
 	CHECK(waitpid(program.pid, &status, 0) == program.pid);
 	CHECK_EQUAL(status, 0);
 	close(program.listener);
 	close(device);
+	close(high);
 	close(uvm);
 	close(plain);
-	fake_free(fake);
+	card_stop(&card);
 }
 
 int main(void)

@@ -14,7 +14,7 @@
 #include "base/process.h"
 #include "stage.h"
 
-#define MIB FAKE_MIB
+#define MIB CARD_MIB
 #define NO_MEMORY RM_ERR_NO_MEMORY
 
 static void wait_well(pid_t pid)
@@ -233,7 +233,7 @@ static void process_that_ran_away_is_still_supervised(void)
 	stage_start(&s, 8 * MIB, program_hides, 0);
 	/* Both speak, in either order. */
 	for (int i = 0; i < 2; i++) {
-		while (s.fake->used_bytes != 8 * MIB)
+		while (card_used_bytes(&s.card) != 8 * MIB)
 			stage_serve(&s, 1);
 		CHECK(read(s.hear, &said[i], 1) == 1);
 	}
@@ -248,7 +248,7 @@ static void process_that_ran_away_is_still_supervised(void)
 /* exec: the filter stays, the files that are closed on exec take their clients along. */
 static void program_execs(struct actor *a)
 {
-	char hear[16], say[16], folder[128];
+	char hear[16], say[16];
 
 	actor_context(a);
 	CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY, 6 * MIB), 0);
@@ -256,18 +256,14 @@ static void program_execs(struct actor *a)
 	fcntl(a->hear, F_SETFD, 0);
 	snprintf(say, sizeof(say), "%d", a->say);
 	snprintf(hear, sizeof(hear), "%d", a->hear);
-	snprintf(folder, sizeof(folder), "%s", a->fake->folder);
-	execl("/proc/self/exe", "test_processes", "after-exec", folder, say, hear, NULL);
+	execl("/proc/self/exe", "test_processes", "after-exec", a->folder, say, hear, NULL);
 	CHECK(!"exec");
 }
 
 static int after_exec(char **argv)
 {
-	struct actor a = { .fake = calloc(1, sizeof(struct fake)),
-			   .say = atoi(argv[3]),
-			   .hear = atoi(argv[4]) };
+	struct actor a = { .folder = argv[2], .say = atoi(argv[3]), .hear = atoi(argv[4]) };
 
-	snprintf(a.fake->folder, sizeof(a.fake->folder), "%s", argv[2]);
 	actor_new_device(&a);
 	CHECK_EQUAL(actor_memory(&a, STAGE_DEVICE, STAGE_MEMORY, 8 * MIB), 0);
 	CHECK_EQUAL(actor_memory(&a, STAGE_DEVICE, STAGE_MEMORY + 1, 1), NO_MEMORY);
@@ -281,8 +277,8 @@ static void exec_keeps_the_filter_and_frees_what_it_closes(void)
 
 	stage_start(&s, 8 * MIB, program_execs, 0);
 	stage_until(&s, 'e');
-	CHECK_EQUAL(s.fake->used_bytes, 8 * MIB);
-	CHECK_EQUAL(s.fake->most_bytes, 8 * MIB);
+	CHECK_EQUAL(card_used_bytes(&s.card), 8 * MIB);
+	CHECK_EQUAL(s.most_bytes, 8 * MIB);
 	stage_go_on(&s);
 	CHECK_EQUAL(stage_end(&s), 7 << 8);
 }
@@ -469,12 +465,13 @@ static void program_leaves_work_to_a_child(struct actor *a)
 
 static void stop_reaches_channels_whose_maker_has_died(void)
 {
+	struct card_channel channel;
 	struct bf_error err;
 	struct stage s;
 
 	stage_start(&s, 8 * MIB, program_leaves_work_to_a_child, 0);
 	stage_until(&s, 'w');
-	stage_until_word(&s, fake_gp_put_word(fake_nth(s.fake, 0xc86f, 0)), 1);
+	stage_until_done(&s, 0, 1);
 	stage_go_on(&s);
 	while (!s.has_ended)
 		stage_serve(&s, 1);
@@ -482,9 +479,9 @@ static void stop_reaches_channels_whose_maker_has_died(void)
 	stage_until(&s, 'c');
 	s.has_ended = true;
 	CHECK_EQUAL(warden_stop(s.warden, &err), 0);
-	CHECK(fake_nth(s.fake, 0xc86f, 0)->is_disabled);
+	CHECK(card_channel(&s.card, STAGE_CHANNEL, &channel) && channel.is_disabled);
 	CHECK_EQUAL(warden_resume(s.warden, &err), 0);
-	CHECK(!fake_nth(s.fake, 0xc86f, 0)->is_disabled);
+	CHECK(card_channel(&s.card, STAGE_CHANNEL, &channel) && !channel.is_disabled);
 	stage_go_on(&s);
 	stage_end_well(&s);
 }

@@ -1,17 +1,16 @@
 #!/bin/bash
-# belfry run from end to end on the fake device: the chain belfry, belfryd, program; exit statuses, signals, what
+# belfry run from end to end on the software GPU: the chain belfry, belfryd, program; exit statuses, signals, what
 # is left behind when any of them dies, and the other commands on a running vGPU.
 # Scripts for the program are quoted on purpose, and functions are called by name:
 # shellcheck disable=SC2015,SC2016,SC2317
 set -u
-: "${BELFRY:?}" "${BELFRY_BUILD_DIR:?}"
+: "${BELFRY:?}"
 work=$(mktemp -d)
-trap 'kill -9 $(jobs -p) 2>/dev/null; rm -rf "$work"' EXIT
-export BELFRY_RUNTIME_DIR="$work/run"
-mkdir "$work/bin"
-cp "$BELFRY" "$work/bin/belfry"
-cp "$BELFRY_BUILD_DIR/tests/e2e/belfryd_fake" "$work/bin/belfryd"
-belfry=$work/bin/belfry
+trap 'kill -9 $(jobs -p) 2>/dev/null; "$belfry" soft stop 2>/dev/null; rm -rf "$work"' EXIT
+export BELFRY_RUNTIME_DIR="$work/run" BELFRY_GPU=soft
+export BELFRY_SOFT="gpus=2,mem=256M,linger=0,name=run$$"
+unset BELFRY_SOFT_DIR
+belfry=$BELFRY
 failed=0
 
 fail() {
@@ -53,7 +52,10 @@ status 137 "$belfry" run -- sh -c 'kill -9 $$'
 status 143 "$belfry" run -- sh -c 'kill -15 $$'
 status 127 "$belfry" run -- /nonexistent/program
 status 126 "$belfry" run -- /etc/passwd
-status 1 "$belfry" run --gpu 3 -- true
+status 0 "$belfry" run --gpu soft -- true
+status 0 "$belfry" run --gpu soft:1 -- true
+status 1 "$belfry" run --gpu soft:3 -- true
+grep -q 'the software GPU has fewer' "$work/err" || fail "a GPU that is not there: $(cat "$work/err")"
 status 1 "$belfry" run --mem 1T -- true
 grep -q 'larger than the card' "$work/err" || fail "a limit larger than the card: $(cat "$work/err")"
 [ "$(echo hello | "$belfry" run -- cat)" = hello ] || fail "input does not reach the program"
@@ -131,7 +133,9 @@ for victim in belfry belfryd program; do
 	done
 done
 status 0 "$belfry" ls # removes the socket of a belfryd that was killed
-[ -z "$(ls "$work/run")" ] || fail "left in the folder: $(ls "$work/run")"
+[ "$(ls "$work/run")" = "soft-run$$" ] || fail "left in the folder: $(ls "$work/run")"
+# With linger=0 the software GPU goes with the last of its programs.
+until_so test ! -e "$work/run/soft-run$$/socket"
 # A program that ends takes along what it has left running.
 "$belfry" run -- sh -c "sleep 300 & echo \$! >$work/left"
 until_so is_gone "$(cat "$work/left")"

@@ -6,11 +6,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "gate/gate.h"
+#include "base/process.h"
+#include "managed_file.h"
+#include "soft/link/link.h"
 #include "stage.h"
 
 #define NO_MEMORY RM_ERR_NO_MEMORY
-#define MIB FAKE_MIB
+#define MIB CARD_MIB
 
 /* Memory. */
 
@@ -39,11 +41,11 @@ static void memory_is_refused_at_the_exact_byte(void)
 	warden_report(s.warden, &report);
 	CHECK_EQUAL(report.mem_used_bytes, 8 * MIB);
 	CHECK_EQUAL(report.mem_driver_bytes, 8 * MIB);
-	CHECK_EQUAL(s.fake->used_bytes, 8 * MIB);
+	CHECK_EQUAL(card_used_bytes(&s.card), 8 * MIB);
 	stage_go_on(&s);
 	while (!s.has_ended)
 		stage_serve(&s, 1);
-	CHECK_EQUAL(s.fake->most_bytes, 8 * MIB);
+	CHECK_EQUAL(s.most_bytes, 8 * MIB);
 	stage_end_well(&s);
 }
 
@@ -60,9 +62,9 @@ static void memory_is_counted_as_the_driver_rounds_it(void)
 {
 	struct stage s;
 
-	stage_start(&s, 4 * MIB - 1, program_meets_rounding, 0);
+	stage_start(&s, 2 * CARD_ROUND - 1, program_meets_rounding, 0);
 	stage_until(&s, 'r');
-	CHECK_EQUAL(s.fake->used_bytes, 2 * MIB);
+	CHECK_EQUAL(card_used_bytes(&s.card), CARD_ROUND);
 	stage_go_on(&s);
 	stage_end_well(&s);
 }
@@ -128,7 +130,7 @@ static void program_duplicates(struct actor *a)
 	CHECK_EQUAL(actor_memory(&second, STAGE_DEVICE, STAGE_MEMORY + 1, 2 * MIB + 1), NO_MEMORY);
 	CHECK_EQUAL(actor_free(&second, STAGE_DEVICE, STAGE_MEMORY), 0);
 	CHECK_EQUAL(actor_memory(&second, STAGE_DEVICE, STAGE_MEMORY + 1, 8 * MIB), 0);
-	CHECK_EQUAL(actor_dup(&second, STAGE_MEMORY + 7, 0xc1d0ffff, 1), RM_ERR_INVALID_OBJECT_HANDLE);
+	CHECK_EQUAL(actor_dup(&second, STAGE_MEMORY + 7, 0xc1d0ffff, 1), RM_ERR_INVALID_CLIENT);
 }
 
 static void duplicates_in_two_clients_are_counted_once(void)
@@ -153,12 +155,36 @@ static void program_waits(struct actor *a)
 	actor_new_device(a);
 	CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY, 2 * MIB), 0);
 	actor_say(a, 'w');
-	actor_say(a, 'x');
+	actor_tell(a, 'x');
+	CHECK(write(a->say, &a->control, sizeof(a->control)) == sizeof(a->control));
+	CHECK(write(a->say, &a->client, sizeof(a->client)) == sizeof(a->client));
+	pause();
+}
+
+/* Through the program's own file, and in its name: what a call that got around the warden would do. */
+static void give_memory(struct stage *s, int control, uint32_t client, uint64_t bytes)
+{
+	uint8_t params[128] = { 0 };
+	struct rm_arg_alloc arg = { .client = client,
+				    .parent = STAGE_DEVICE,
+				    .object = STAGE_MEMORY + 1,
+				    .class_id = 0x40,
+				    .params = (uintptr_t)params,
+				    .size = sizeof(params) };
+	int file = bf_pidfd_getfd(s->pidfd, control);
+
+	CHECK(file >= 0);
+	memcpy(params + 64, &bytes, sizeof(bytes));
+	CHECK_EQUAL(link_call_for(file, s->pid, RM_ESC_ALLOC, &arg, sizeof(arg)), 0);
+	CHECK_EQUAL(arg.status, 0);
+	close(file);
 }
 
 static void program_with_more_than_it_was_given_is_ended(void)
 {
+	uint32_t client;
 	struct stage s;
+	int control;
 
 	stage_start(&s, 8 * MIB, program_waits, 0);
 	stage_until(&s, 'w');
@@ -166,8 +192,9 @@ static void program_with_more_than_it_was_given_is_ended(void)
 	warden_audit(s.warden);
 	stage_go_on(&s);
 	stage_until(&s, 'x'); /* still there: it did nothing wrong */
-	fake_nth(s.fake, 0x40, 0)->bytes += 4096;
-	s.fake->used_bytes += 4096;
+	CHECK(read(s.hear, &control, sizeof(control)) == sizeof(control));
+	CHECK(read(s.hear, &client, sizeof(client)) == sizeof(client));
+	give_memory(&s, control, client, 1);
 	warden_audit(s.warden);
 	warden_audit(s.warden);
 	CHECK_EQUAL(stage_end(&s) & 0x7f, 9);
@@ -191,7 +218,7 @@ static void limit_can_be_changed_but_not_below_what_is_used(void)
 	stage_start(&s, 8 * MIB, program_changes_its_limit, 0);
 	stage_until(&s, '1');
 	CHECK_EQUAL(warden_set_mem(s.warden, 4 * MIB - 1, &err), -EBUSY);
-	CHECK_EQUAL(warden_set_mem(s.warden, FAKE_CARD_BYTES + 1, &err), -ERANGE);
+	CHECK_EQUAL(warden_set_mem(s.warden, CARD_BYTES + 1, &err), -ERANGE);
 	CHECK_EQUAL(warden_set_mem(s.warden, 4 * MIB, &err), 0);
 	stage_go_on(&s);
 	stage_until(&s, '2');
@@ -202,7 +229,7 @@ static void limit_can_be_changed_but_not_below_what_is_used(void)
 
 static void program_uses_managed_memory(struct actor *a)
 {
-	int uvm = fake_open(a->fake, DEVICE_FILE_MANAGED);
+	int uvm = managed_file_open(a->folder);
 	char *first, *second;
 
 	CHECK(uvm >= 0);
@@ -227,10 +254,11 @@ static void program_uses_managed_memory(struct actor *a)
 
 static void managed_memory_is_bounded_by_what_is_mapped(void)
 {
+	struct warden_options options = { .mem_bytes = 4 * MIB, .interleave = -1 };
 	struct warden_report report;
 	struct stage s;
 
-	stage_start(&s, 4 * MIB, program_uses_managed_memory, 0);
+	stage_start_changed(&s, &options, managed_file_add, program_uses_managed_memory, 0);
 	stage_until(&s, 'm');
 	warden_report(s.warden, &report);
 	CHECK_EQUAL(report.mem_managed_bytes, 2 * MIB);
@@ -249,6 +277,47 @@ static void managed_memory_is_bounded_by_what_is_mapped(void)
 
 /* What programs are told. */
 
+/* Another user of the card, whom nobody supervises: ourselves. */
+struct stranger {
+	int control;
+	uint32_t client;
+};
+
+static void stranger_alloc(const struct stranger *stranger, uint32_t parent, uint32_t object,
+			   uint32_t class_id, void *params, uint32_t size)
+{
+	struct rm_arg_alloc arg = { .client = stranger->client,
+				    .parent = parent,
+				    .object = object,
+				    .class_id = class_id,
+				    .params = (uintptr_t)params,
+				    .size = size };
+
+	CHECK_EQUAL(link_call_for(stranger->control, 0, RM_ESC_ALLOC, &arg, sizeof(arg)), 0);
+	CHECK_EQUAL(arg.status, 0);
+}
+
+static void stranger_come(struct stranger *stranger, const struct card *card, uint64_t bytes)
+{
+	struct rm_arg_alloc root = { .class_id = 0x41 };
+	uint8_t device[56] = { 0 }, memory[128] = { 0 };
+	uint32_t subdevice = 0;
+
+	stranger->control = link_open(card->folder, SOFT_FILE_CONTROL);
+	CHECK(stranger->control >= 0);
+	CHECK_EQUAL(link_call_for(stranger->control, 0, RM_ESC_ALLOC, &root, sizeof(root)), 0);
+	stranger->client = root.object;
+	stranger_alloc(stranger, root.object, STAGE_DEVICE, 0x80, device, sizeof(device));
+	stranger_alloc(stranger, STAGE_DEVICE, STAGE_SUBDEVICE, 0x2080, &subdevice, sizeof(subdevice));
+	memcpy(memory + 64, &bytes, sizeof(bytes));
+	stranger_alloc(stranger, STAGE_DEVICE, STAGE_MEMORY, 0x40, memory, sizeof(memory));
+}
+
+static void stranger_leave(const struct stranger *stranger)
+{
+	close(stranger->control);
+}
+
 static void program_asks_about_memory(struct actor *a)
 {
 	uint32_t fb[257] = { 4, 0x08, 0, 0x16, 0, 0x0b, 0, 0x0a, 0 };
@@ -264,9 +333,8 @@ static void program_asks_about_memory(struct actor *a)
 	CHECK_EQUAL(fb[2], a->arg >> 10);
 	CHECK_EQUAL(fb[4], (a->arg - 2 * (long)MIB) >> 10);
 	CHECK_EQUAL(fb[6], 5120);
-	/* What the CPU can map may be less than the limit, and never becomes more. */
-	CHECK_EQUAL(fb[8],
-		    (a->arg < (long)FAKE_MAPPABLE_BYTES ? (uint64_t)a->arg : FAKE_MAPPABLE_BYTES) >> 10);
+	/* All of it can be mapped by the CPU. */
+	CHECK_EQUAL(fb[8], a->arg >> 10);
 	CHECK_EQUAL(actor_control(a, STAGE_SUBDEVICE, RM_CTRL_FB_GET_INFO, &old, sizeof(old)), 0);
 	CHECK_EQUAL(list[1], a->arg >> 10);
 	CHECK_EQUAL(list[3], (a->arg - 2 * (long)MIB) >> 10);
@@ -285,19 +353,48 @@ static void card_is_as_large_as_the_limit(void)
 
 	stage_start(&s, 8 * MIB, program_asks_about_memory, 8 * MIB);
 	stage_end_well(&s);
-	stage_start(&s, 32 * MIB, program_asks_about_memory, 32 * MIB);
+	stage_start(&s, CARD_BYTES, program_asks_about_memory, CARD_BYTES);
+	stage_end_well(&s);
+}
+
+/* Free on the card may be less than the limit, and never becomes more. */
+static void program_asks_what_is_free(struct actor *a)
+{
+	uint32_t fb[257] = { 2, 0x08, 0, 0x16, 0 };
+
+	actor_new_device(a);
+	actor_say(a, 'b');
+	CHECK_EQUAL(actor_control(a, STAGE_SUBDEVICE, RM_CTRL_FB_GET_INFO_V2, fb, sizeof(fb)), 0);
+	CHECK_EQUAL(fb[2], 128 * MIB >> 10);
+	CHECK_EQUAL(fb[4], 16 * MIB >> 10);
+}
+
+static void what_others_have_is_not_free(void)
+{
+	struct stranger stranger;
+	struct stage s;
+
+	stage_start(&s, 128 * MIB, program_asks_what_is_free, 0);
+	stage_until(&s, 'b');
+	stranger_come(&stranger, &s.card, CARD_BYTES - 16 * MIB);
+	stage_go_on(&s);
+	while (!s.has_ended)
+		stage_serve(&s, 1);
+	stranger_leave(&stranger);
 	stage_end_well(&s);
 }
 
 static void program_asks_who_is_there(struct actor *a)
 {
-	const struct rm_layout *l = rm_layout_find("580.159.04");
+	const struct rm_layout *l = rm_layout_find(SOFT_DRIVER_VERSION);
 	uint8_t *pids = calloc(1, l->pids_size), *info = calloc(1, l->pid_info_size);
-	uint32_t count, self = (uint32_t)getpid(), stranger = FAKE_STRANGER_PID, two = 2;
+	uint32_t count, self = (uint32_t)getpid(), stranger = (uint32_t)getppid(), two = 2, of_gpu = 0x2080;
 	uint64_t bytes;
 
 	actor_new_device(a);
 	CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY, 2 * MIB), 0);
+	actor_say(a, 'b');
+	memcpy(pids + 4, &of_gpu, 4);
 	CHECK_EQUAL(actor_control(a, STAGE_SUBDEVICE, RM_CTRL_GET_PIDS, pids, l->pids_size), 0);
 	memcpy(&count, pids + l->pids_count, 4);
 	CHECK_EQUAL(count, 1);
@@ -319,18 +416,26 @@ static void program_asks_who_is_there(struct actor *a)
 
 static void only_the_vgpus_own_processes_are_seen(void)
 {
+	struct stranger stranger;
 	struct stage s;
 
 	stage_start(&s, 8 * MIB, program_asks_who_is_there, 0);
+	stage_until(&s, 'b');
+	stranger_come(&stranger, &s.card, 12 * MIB);
+	stage_go_on(&s);
+	while (!s.has_ended)
+		stage_serve(&s, 1);
+	stranger_leave(&stranger);
 	stage_end_well(&s);
 }
 
 static void program_knocks_at_the_other_gpu(struct actor *a)
 {
-	int other = fake_open(a->fake, DEVICE_FILE_OTHER_GPU);
+	int other = actor_open(a, SOFT_FILE_GPU_0 + 1);
 	uint8_t device[56] = { 0 };
 	uint32_t args[2] = { 0 };
 
+	CHECK(other >= 0);
 	CHECK_EQUAL(actor_call(other, RM_ESC_SYS_PARAMS, args, sizeof(args)), -ENODEV);
 	CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, other, 0) == MAP_FAILED);
 	CHECK_EQUAL(errno, ENODEV);
@@ -365,46 +470,42 @@ static void program_rings(struct actor *a)
 	}
 }
 
-static const _Atomic uint32_t *put_word(struct stage *s, unsigned channel)
+static struct card_channel channel_at(const struct stage *s, unsigned channel)
 {
-	struct fake_object *object = fake_nth(s->fake, 0xc86f, channel);
+	struct card_channel found = { 0 };
 
-	CHECK(object && object->page);
-	CHECK(!fake_find(s->fake, object->client, object->userd_memory)); /* a page the program cannot name */
-	return fake_gp_put_word(object);
+	CHECK(card_channel(&s->card, STAGE_CHANNEL + channel, &found));
+	CHECK(!found.is_nameable); /* the GPU reads a page that the program cannot name */
+	return found;
 }
 
 static void ring_reaches_the_gpu_and_hold_holds_it(void)
 {
-	const _Atomic uint32_t *put;
 	struct warden_report report;
+	struct card_group group;
 	struct stage s;
 
 	stage_start(&s, 8 * MIB, program_rings, 0);
 	stage_until(&s, 'c');
-	put = put_word(&s, 0);
-	CHECK_EQUAL(s.fake->channels, 1);
-	CHECK_EQUAL(s.fake->views, 1);
-	CHECK_EQUAL(fake_nth(s.fake, 0xc661, 0) != NULL, 0); /* the driver has never heard of a doorbell */
-	CHECK_EQUAL(fake_nth(s.fake, 0xa06c, 0)->is_scheduled, 1);
+	CHECK_EQUAL(card_count(&s.card, 0xc86f), 1);
+	CHECK_EQUAL(card_views(&s.card), 1);
+	CHECK_EQUAL(card_count(&s.card, 0xc661), 0); /* the driver has never heard of a doorbell */
+	CHECK(card_group(&s.card, STAGE_GROUP, &group) && group.is_scheduled);
 	stage_go_on(&s);
 	stage_until(&s, 'r');
-	stage_until_word(&s, put, 1);
-	stage_until_word(&s, &s.fake->bell_seen[GATE_BELL_WORD], fake_nth(s.fake, 0xc86f, 0)->token);
-	atomic_store(&s.fake->bell_seen[GATE_BELL_WORD], 0);
+	stage_until_done(&s, 0, 1);
 	for (uint32_t round = 0; round < 20; round++) {
 		warden_hold(s.warden);
 		stage_go_on(&s);
 		stage_until(&s, 'r');
 		warden_hold(s.warden); /* the poller has been around since */
-		CHECK_EQUAL(atomic_load(put), 1 + round);
-		CHECK_EQUAL(atomic_load(&s.fake->bell_seen[GATE_BELL_WORD]), 0);
+		CHECK_EQUAL(channel_at(&s, 0).gp_put, 1 + round);
+		CHECK_EQUAL(stage_done(&s, 0), 1 + round);
 		warden_report(s.warden, &report);
 		CHECK_EQUAL(report.gate, WARDEN_HELD);
 		warden_open(s.warden);
-		stage_until_word(&s, put, 2 + round);
-		stage_until_word(&s, &s.fake->bell_seen[GATE_BELL_WORD], fake_nth(s.fake, 0xc86f, 0)->token);
-		atomic_store(&s.fake->bell_seen[GATE_BELL_WORD], 0);
+		stage_until_done(&s, 0, 2 + round);
+		CHECK_EQUAL(channel_at(&s, 0).gp_put, 2 + round);
 	}
 	warden_report(s.warden, &report);
 	CHECK_EQUAL(report.gate, WARDEN_OPEN);
@@ -413,27 +514,24 @@ static void ring_reaches_the_gpu_and_hold_holds_it(void)
 	stage_end_well(&s);
 }
 
-/* Several channels with their USERD in one block, all of them used, all of them stopped. */
+/* Several channels with their USERD in one block, all of them used, all of them stopped, one of them in the middle of
+ * its work. */
 static void program_has_many_channels(struct actor *a)
 {
-	uint32_t token[6];
 	char heard;
 
 	actor_context(a);
-	for (uint32_t i = 1; i < 6; i++) {
-		CHECK_EQUAL(actor_channel(a, STAGE_GROUP, STAGE_CHANNEL + i, STAGE_USERD, 0x2000 + i * 0x200),
-			    0);
-		CHECK_EQUAL(actor_control(a, STAGE_CHANNEL + i, RM_CTRL_CHANNEL_GET_TOKEN, &token[i], 4), 0);
-	}
 	actor_ring(a);
-	for (uint32_t i = 1; i < 6; i++) {
-		while (a->bell[GATE_BELL_WORD] != GATE_NO_TOKEN)
-			; /* the last ring has been taken */
-		a->userd[i * 0x200 / 4 + GATE_GP_PUT_WORD] = 1;
-		atomic_thread_fence(memory_order_seq_cst);
-		a->bell[GATE_BELL_WORD] = token[i];
+	for (unsigned i = 1; i < 6; i++) {
+		actor_add_channel(a, i);
+		actor_release(a, i, 1);
 	}
+	actor_acquire(a, 1, 7);
+	actor_release(a, 1, 2);
 	actor_say(a, 'c');
+	/* Here it is stopped. What channel 1 waits for comes, and channel 0 is given more. */
+	__atomic_store_n((uint32_t *)(void *)(a->block + STAGE_WAIT_AT(1)), 7, __ATOMIC_SEQ_CST);
+	actor_ring(a);
 	actor_tell(a, 't');
 	/* A driver call while the vGPU is stopped: it waits. */
 	CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY, 2 * MIB), 0);
@@ -467,6 +565,12 @@ static void until_another_call(struct stage *s, uint64_t calls)
 		stage_serve(s, 1);
 }
 
+static void check_disabled(struct stage *s, bool is_disabled)
+{
+	for (unsigned i = 0; i < 6; i++)
+		CHECK_EQUAL(channel_at(s, i).is_disabled, is_disabled);
+}
+
 static void stop_disables_the_channels_and_calls_wait(void)
 {
 	struct bf_error err = { 0 };
@@ -477,32 +581,33 @@ static void stop_disables_the_channels_and_calls_wait(void)
 	stage_start(&s, 8 * MIB, program_has_many_channels, 0);
 	stage_until(&s, 'c');
 	for (unsigned i = 0; i < 6; i++)
-		stage_until_word(&s, put_word(&s, i), 1);
-	CHECK_EQUAL(s.fake->views, 1);
+		stage_until_done(&s, i, 1);
+	stage_until_put(&s, STAGE_CHANNEL + 1, 3);
+	CHECK_EQUAL(card_views(&s.card), 1);
 	CHECK_EQUAL(warden_stop(s.warden, &err), 0);
 	CHECK_EQUAL(warden_stop(s.warden, &err), 0); /* again changes nothing */
-	CHECK_EQUAL(s.fake->disable_calls, 1);
-	CHECK_EQUAL(s.fake->last_disabled, 6);
-	for (unsigned i = 0; i < 6; i++)
-		CHECK(fake_nth(s.fake, 0xc86f, i)->is_disabled);
+	check_disabled(&s, true);
 	calls = calls_of(&s);
 	stage_go_on(&s);
 	stage_until(&s, 't');
 	until_another_call(&s, calls);
 	CHECK(says_nothing(&s));
-	CHECK_EQUAL(s.fake->used_bytes, 2 * MIB);
+	CHECK_EQUAL(card_used_bytes(&s.card), 2 * MIB);
 	warden_report(s.warden, &report);
 	CHECK_EQUAL(report.gate, WARDEN_STOPPED);
 	warden_open(s.warden); /* no way to open what is stopped */
 	warden_report(s.warden, &report);
 	CHECK_EQUAL(report.gate, WARDEN_STOPPED);
-	atomic_store(&s.fake->bell_seen[GATE_BELL_WORD], 0);
+	stage_serve(&s, 20); /* long enough for a GPU that would do it */
+	CHECK_EQUAL(stage_done(&s, 0), 1);
+	CHECK_EQUAL(stage_done(&s, 1), 1);
 	CHECK_EQUAL(warden_resume(s.warden, &err), 0);
-	for (unsigned i = 0; i < 6; i++)
-		CHECK(!fake_nth(s.fake, 0xc86f, i)->is_disabled);
-	CHECK(atomic_load(&s.fake->bell_seen[GATE_BELL_WORD]) != 0); /* they are rung for again */
+	check_disabled(&s, false);
 	stage_until(&s, 'd');
-	CHECK_EQUAL(s.fake->used_bytes, 4 * MIB);
+	/* What was stopped goes on, and what was given meanwhile is done. */
+	stage_until_done(&s, 0, 2);
+	stage_until_done(&s, 1, 2);
+	CHECK_EQUAL(card_used_bytes(&s.card), 4 * MIB);
 	stage_go_on(&s);
 	stage_end_well(&s);
 }
@@ -539,30 +644,33 @@ static void program_sets_its_own_turns(struct actor *a)
 	actor_say(a, 's');
 }
 
+static void check_turns(const struct stage *s, uint64_t timeslice_us, uint32_t interleave)
+{
+	struct card_group group;
+
+	CHECK(card_group(&s->card, STAGE_GROUP, &group));
+	CHECK_EQUAL(group.timeslice_us, timeslice_us);
+	CHECK_EQUAL(group.interleave, interleave);
+}
+
 static void timeslice_and_interleave_are_the_vgpus(void)
 {
 	struct warden_options options = { .mem_bytes = 8 * MIB, .timeslice_us = 200, .interleave = 0 };
 	struct bf_error err = { 0 };
-	struct fake_object *group;
 	struct stage s;
 
 	stage_start_with(&s, &options, program_sets_its_own_turns, 0);
 	stage_until(&s, 's');
-	group = fake_nth(s.fake, 0xa06c, 0);
-	CHECK_EQUAL(group->timeslice_us, 200);
-	CHECK_EQUAL(group->interleave, 0);
+	check_turns(&s, 200, 0);
 	CHECK_EQUAL(warden_set_timeslice(s.warden, 777, &err), 0);
 	CHECK_EQUAL(warden_set_interleave(s.warden, 1, &err), 0);
-	CHECK_EQUAL(group->timeslice_us, 777);
-	CHECK_EQUAL(group->interleave, 1);
+	check_turns(&s, 777, 1);
 	stage_go_on(&s);
 	stage_end_well(&s);
 	/* Without a wish of the vGPU's the program's own are taken. */
 	stage_start(&s, 8 * MIB, program_sets_its_own_turns, 0);
 	stage_until(&s, 's');
-	group = fake_nth(s.fake, 0xa06c, 0);
-	CHECK_EQUAL(group->timeslice_us, 100000);
-	CHECK_EQUAL(group->interleave, 2);
+	check_turns(&s, 100000, 2);
 	stage_go_on(&s);
 	stage_end_well(&s);
 }
@@ -596,9 +704,9 @@ static void wrong_channels_are_refused_and_leave_nothing(void)
 
 	stage_start(&s, 8 * MIB, program_makes_wrong_channels, 0);
 	stage_until(&s, 'w');
-	CHECK_EQUAL(s.fake->channels, 2);
-	CHECK_EQUAL(s.fake->page_count, 2);
-	CHECK_EQUAL(s.fake->views, 2);
+	CHECK_EQUAL(card_count(&s.card, 0xc86f), 2);
+	CHECK_EQUAL(card_pages(&s.card), 2);
+	CHECK_EQUAL(card_views(&s.card), 2);
 	stage_go_on(&s);
 	stage_end_well(&s);
 }
@@ -614,7 +722,7 @@ static void program_makes_and_frees_channels(struct actor *a)
 		if (i % 2)
 			CHECK_EQUAL(actor_alloc(a, STAGE_DEVICE, STAGE_GROUP, 0xa06c, group, sizeof(group)),
 				    0);
-		CHECK_EQUAL(actor_channel(a, STAGE_GROUP, STAGE_CHANNEL, STAGE_USERD, 0x2000), 0);
+		actor_add_channel(a, 0);
 	}
 	/* Its USERD memory goes first: what is still seen of it stays there. */
 	CHECK_EQUAL(actor_free(a, STAGE_DEVICE, STAGE_USERD), 0);
@@ -628,9 +736,9 @@ static void channels_come_and_go(void)
 
 	stage_start(&s, 8 * MIB, program_makes_and_frees_channels, 0);
 	stage_until(&s, 'f');
-	CHECK_EQUAL(s.fake->channels, 1);
-	CHECK_EQUAL(s.fake->page_count, 1);
-	CHECK_EQUAL(s.fake->views, 1);
+	CHECK_EQUAL(card_count(&s.card, 0xc86f), 1);
+	CHECK_EQUAL(card_pages(&s.card), 1);
+	CHECK_EQUAL(card_views(&s.card), 1);
 	stage_go_on(&s);
 	stage_end_well(&s);
 }
@@ -642,7 +750,7 @@ static void program_maps_many_doorbells(struct actor *a)
 
 	actor_context(a);
 	for (int i = 0; i < 200; i++) {
-		int gpu = fake_open(a->fake, DEVICE_FILE_GPU);
+		int gpu = actor_open(a, SOFT_FILE_GPU_0);
 		void *page;
 
 		CHECK_EQUAL(actor_alloc(a, STAGE_SUBDEVICE, handle, 0xc661, NULL, 0), 0);
@@ -676,6 +784,7 @@ int main(void)
 	STAGE_TEST(limit_can_be_changed_but_not_below_what_is_used);
 	STAGE_TEST(managed_memory_is_bounded_by_what_is_mapped);
 	STAGE_TEST(card_is_as_large_as_the_limit);
+	STAGE_TEST(what_others_have_is_not_free);
 	STAGE_TEST(only_the_vgpus_own_processes_are_seen);
 	STAGE_TEST(other_gpus_are_not_there);
 	STAGE_TEST(ring_reaches_the_gpu_and_hold_holds_it);

@@ -18,7 +18,7 @@ void client_put(struct client *client)
 		free(client);
 }
 
-struct client *client_find(const struct driver *driver, uint32_t handle)
+struct client *client_by_handle(const struct driver *driver, uint32_t handle)
 {
 	list_each(link, &driver->clients)
 	{
@@ -46,7 +46,7 @@ static uint32_t choose_handle(struct driver *driver)
 		driver->next_client = driver->next_client >= FIRST_HANDLE && driver->next_client < LAST_HANDLE
 					      ? driver->next_client + 1
 					      : FIRST_HANDLE + 1;
-	while (client_find(driver, driver->next_client));
+	while (client_by_handle(driver, driver->next_client));
 	return driver->next_client;
 }
 

@@ -2,7 +2,7 @@
  * GPU behind it. The calls are the real driver's (rm/rm.h, series 580), and so are the answers. It trusts nothing
  * that a program sends: at worst the program's own objects suffer.
  *
- * driver_* know nothing of sockets, so that tests and fuzzers can call them; server_run puts them behind one. */
+ * driver_* know nothing of sockets, so that tests and fuzzers can call them; server_* put them behind one. */
 #ifndef BELFRY_SOFT_DRIVER_H
 #define BELFRY_SOFT_DRIVER_H
 
@@ -48,7 +48,16 @@ struct server_options {
 	const char *folder;
 	int ready_fd; /* one byte goes there once it answers; -1: none */
 };
-/* Until it ends by itself, by a signal or by SOFT_REQUEST_STOP. 0 also if another one serves this folder. */
+struct server;
+/* When it returns 0 it can be asked; 1: another one serves this folder. */
+int server_new(const struct server_options *options, struct server **server, struct bf_error *err);
+void server_serve(struct server *server); /* until it ends by itself, or by SOFT_REQUEST_STOP */
+void server_stop(struct server *server);  /* end that; from any thread */
+/* After that. False: a call is still under way, and only the end of the process gives back what it holds. */
+bool server_free(struct server *server);
+struct driver *server_driver(const struct server *server);
+
+/* All of this as the one thing that the process does, and signals end it too. 0 also if another one serves. */
 int server_run(const struct server_options *options, struct bf_error *err);
 
 #endif

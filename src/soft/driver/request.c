@@ -19,7 +19,7 @@ struct request {
 
 static void reply(struct request *request, int rc, bool has_body)
 {
-	struct soft_reply head = { .magic = SOFT_MAGIC, .rc = rc };
+	struct soft_reply head = { .magic = SOFT_REPLY_MAGIC, .rc = rc };
 	struct iovec parts[] = { { &head, sizeof(head) }, { request->body, 0 } };
 	struct wire_files files = { .fd = { request->reply_file }, .count = request->reply_file >= 0 };
 

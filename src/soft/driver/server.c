@@ -111,22 +111,6 @@ static int listen_at(struct server *server, const struct sockaddr_un *address)
 	return 0;
 }
 
-static int take_signals(struct server *server)
-{
-	struct sigaction ignore = { .sa_handler = SIG_IGN };
-	sigset_t set;
-
-	sigaction(SIGPIPE, &ignore, NULL);
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	if (sigprocmask(SIG_BLOCK, &set, NULL))
-		return -errno;
-	server->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	server->wake_main = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	return server->signals < 0 || server->wake_main < 0 ? -errno : 0;
-}
-
 static void accept_all(struct server *server)
 {
 	for (int sock; (sock = accept4(server->listening, NULL, NULL, SOCK_CLOEXEC)) >= 0;)
@@ -167,7 +151,7 @@ static int look_at_clock(struct server *server, bool *is_over)
 	return LATER_MS;
 }
 
-static void loop(struct server *server)
+void server_serve(struct server *server)
 {
 	struct pollfd polls[] = { { .fd = server->listening, .events = POLLIN },
 				  { .fd = server->signals, .events = POLLIN },
@@ -195,36 +179,38 @@ static void close_one(int fd)
 		close(fd);
 }
 
-/* Out of everybody's sight first: the next one can begin while this one still gives back what it has. */
-static void leave(struct server *server, const struct sockaddr_un *address)
+bool server_free(struct server *server)
 {
-	if (server->listening >= 0) {
-		unlink(address->sun_path);
+	struct sockaddr_un address;
+
+	/* Out of everybody's sight first: the next one can begin while this one still gives back what it has. */
+	if (server->listening >= 0 && !fill_address(server->options.folder, &address)) {
+		unlink(address.sun_path);
 		close(server->listening);
 	}
 	close_one(server->running);
-	if (server->wake_main >= 0 && !workers_end(server)) {
-		bf_log(BF_LOG_INFO, "ended with a call under way");
-		_exit(0); /* the kernel gives back what they hold */
-	}
+	if (server->wake_main >= 0 && !workers_end(server))
+		return false;
 	list_each_safe(link, after, &server->endpoints)
 		endpoint_close(server, list_of(link, struct endpoint, of_server));
 	driver_free(server->driver);
 	family_free(server->family);
-	close_one(server->signals);
 	close_one(server->wake_main);
 	close_one(server->wake_workers);
 	close_one(server->epoll);
 	pthread_mutex_destroy(&server->lock);
+	free(server);
+	return true;
 }
 
 static int start(struct server *server, const struct sockaddr_un *address, struct bf_error *err)
 {
 	uint32_t linger_s = server->options.config.linger_s;
-	int rc = take_signals(server);
+	int rc;
 
-	if (rc)
-		return bf_fail(err, -rc, "signals: %s", strerror(-rc));
+	server->wake_main = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (server->wake_main < 0)
+		return bf_fail(err, errno, "eventfd: %s", strerror(errno));
 	server->family = family_new();
 	server->driver = driver_new(&server->options.config, err);
 	if (!server->family || !server->driver)
@@ -238,6 +224,65 @@ static int start(struct server *server, const struct sockaddr_un *address, struc
 	return rc ? bf_fail(err, -rc, "%s: %s", address->sun_path, strerror(-rc)) : 0;
 }
 
+static struct server *make(const struct server_options *options)
+{
+	struct server *server = calloc(1, sizeof(*server));
+
+	if (!server)
+		return NULL;
+	server->options = *options;
+	server->listening = server->running = server->signals = -1;
+	server->epoll = server->wake_workers = server->wake_main = -1;
+	list_init(&server->endpoints);
+	pthread_mutex_init(&server->lock, NULL);
+	return server;
+}
+
+int server_new(const struct server_options *options, struct server **made, struct bf_error *err)
+{
+	struct sockaddr_un address;
+	struct server *server;
+	int rc = fill_address(options->folder, &address);
+
+	if (rc)
+		return bf_fail(err, -rc, "%s: the path of its socket is too long", options->folder);
+	server = make(options);
+	if (!server)
+		return bf_fail(err, ENOMEM, "out of memory");
+	rc = take_folder(server, &address);
+	if (rc < 0)
+		bf_fail(err, -rc, "%s/running: %s", options->folder, strerror(-rc));
+	if (!rc)
+		rc = start(server, &address, err);
+	if (!rc)
+		*made = server;
+	else
+		server_free(server);
+	return rc;
+}
+
+struct driver *server_driver(const struct server *server)
+{
+	return server->driver;
+}
+
+/* Before any thread is started: none is to have them. */
+static int take_signals(void)
+{
+	struct sigaction ignore = { .sa_handler = SIG_IGN };
+	sigset_t set;
+	int fd;
+
+	sigaction(SIGPIPE, &ignore, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &set, NULL))
+		return -errno;
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
 static void say_ready(const struct server_options *options)
 {
 	if (options->ready_fd < 0)
@@ -249,38 +294,28 @@ static void say_ready(const struct server_options *options)
 
 int server_run(const struct server_options *options, struct bf_error *err)
 {
-	struct server server = { .options = *options,
-				 .listening = -1,
-				 .running = -1,
-				 .signals = -1,
-				 .epoll = -1,
-				 .wake_workers = -1,
-				 .wake_main = -1 };
-	struct sockaddr_un address;
+	cleanup_close int signals = take_signals();
+	struct server *server = NULL;
 	char text[256];
-	int rc = fill_address(options->folder, &address);
+	int rc;
 
-	if (rc)
-		return bf_fail(err, -rc, "%s: the path of its socket is too long", options->folder);
-	list_init(&server.endpoints);
-	pthread_mutex_init(&server.lock, NULL);
-	rc = take_folder(&server, &address);
-	if (rc > 0) {
+	if (signals < 0)
+		return bf_fail(err, -signals, "signals: %s", strerror(-signals));
+	rc = server_new(options, &server, err);
+	if (rc > 0)
 		bf_log(BF_LOG_INFO, "another one serves %s", options->folder);
+	if (rc >= 0)
 		say_ready(options);
-		close(server.running);
-		return 0;
+	if (!server)
+		return rc > 0 ? 0 : rc;
+	server->signals = signals;
+	link_config_format(&options->config, text, sizeof(text));
+	bf_log(BF_LOG_INFO, "started: %s", text);
+	server_serve(server);
+	bf_log(BF_LOG_INFO, "ends");
+	if (!server_free(server)) {
+		bf_log(BF_LOG_INFO, "ended with a call under way");
+		_exit(0); /* the kernel gives back what they hold */
 	}
-	if (rc)
-		return bf_fail(err, -rc, "%s/running: %s", options->folder, strerror(-rc));
-	rc = start(&server, &address, err);
-	if (!rc) {
-		link_config_format(&options->config, text, sizeof(text));
-		bf_log(BF_LOG_INFO, "started: %s", text);
-		say_ready(options);
-		loop(&server);
-		bf_log(BF_LOG_INFO, "ends");
-	}
-	leave(&server, &address);
-	return rc;
+	return 0;
 }

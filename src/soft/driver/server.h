@@ -27,7 +27,8 @@ struct server {
 	struct family *family;
 	struct server_options options;
 	dev_t sockets; /* where sockets' inodes are counted */
-	int listening, running, signals, epoll, wake_workers, wake_main;
+	int listening, running, epoll, wake_workers, wake_main;
+	int signals;	      /* that end it, or -1; server_run's */
 	pthread_mutex_t lock; /* of what follows */
 	struct list endpoints;
 	unsigned file_count;
@@ -47,7 +48,6 @@ void endpoint_put(struct endpoint *endpoint);
 
 /* server.c */
 void server_stay(struct server *server); /* somebody looked for it, and may open a file next */
-void server_stop(struct server *server);
 
 /* request.c: one message, and its answer. Closes the files. */
 struct message {

@@ -68,7 +68,7 @@ static uint32_t share_locked(struct site *site, const struct rm_arg_share *arg)
 		return ERR_NOT_FOUND;
 	if (arg->type != SHARE_TYPE_CLIENT || arg->access_mask != ACCESS_DUP || arg->action & SHARE_REQUIRE)
 		return RM_ERR_NOT_SUPPORTED;
-	target = client_find(site->driver, arg->target);
+	target = client_by_handle(site->driver, arg->target);
 	if (!target)
 		return RM_ERR_INVALID_CLIENT;
 	if (arg->action & SHARE_REVOKE) {
@@ -93,7 +93,7 @@ uint32_t site_share(struct site *site)
 static uint32_t dup_locked(struct site *site, struct object *object, uint32_t *handle)
 {
 	struct client *client = client_of(site, site->rm.client);
-	struct client *owner = client_find(site->driver, site->rm.source_client);
+	struct client *owner = client_by_handle(site->driver, site->rm.source_client);
 	struct object *parent, *source;
 	uint32_t status;
 

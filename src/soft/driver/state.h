@@ -223,7 +223,7 @@ uint32_t object_attach(struct client *client, struct object *parent, struct obje
 void object_free(struct object *object, struct reap *reap); /* and everything below it */
 
 /* client.c */
-struct client *client_find(const struct driver *driver, uint32_t handle);
+struct client *client_by_handle(const struct driver *driver, uint32_t handle);
 /* The client a call is for, if the call's file may speak for it; else NULL: RM_ERR_INVALID_CLIENT. */
 struct client *client_of(const struct site *site, uint32_t handle);
 struct client *client_get(struct client *client);

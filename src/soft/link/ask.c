@@ -47,7 +47,7 @@ static int take_answer(int sock, struct ask *a)
 		a->reply_file = files.fd[0];
 	else
 		wire_close_files(&files);
-	if ((size_t)got < sizeof(reply) || reply.magic != SOFT_MAGIC ||
+	if ((size_t)got < sizeof(reply) || reply.magic != SOFT_REPLY_MAGIC ||
 	    ((size_t)got != sizeof(reply) && (size_t)got != sizeof(reply) + body))
 		return -EPROTO;
 	return reply.rc;
