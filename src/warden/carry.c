@@ -59,10 +59,12 @@ struct answer site_carry(struct site *site)
 	if (file < 0 || rc)
 		return RETURN(file < 0 ? file : rc);
 	arg = malloc(call->size ? call->size : 1);
+	if (!arg)
+		return RETURN(-ENOMEM);
 	if (has_params(call))
 		params = site_take_params(site, &params_size, &params_rc);
 	params_before = malloc(params_size ? params_size : 1);
-	if (!arg || !params_before || params_rc)
+	if (!params_before || params_rc)
 		return RETURN(params_rc ? params_rc : -ENOMEM);
 	memcpy(arg, before, call->size);
 	if (params) {

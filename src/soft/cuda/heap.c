@@ -95,10 +95,12 @@ static void block_merge(struct heap_block *block)
 {
 	struct heap_span *span = block->spans;
 
+	if (!span)
+		return; /* there is always one */
 	for (; span; span = span->next)
 		if (!span->is_used && span->fence.value && fence_is_done(span->fence))
 			span->fence = (struct fence){ 0 };
-	for (span = block->spans; span && span->next;) {
+	for (span = block->spans; span->next;) {
 		struct heap_span *next = span->next;
 
 		if (span->is_used || next->is_used || span->fence.channel != next->fence.channel) {
