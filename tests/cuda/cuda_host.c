@@ -112,12 +112,15 @@ static void what_cannot_be_registered_is_refused(void)
 	void *read_only, *shared;
 	int mine;
 
+	(void)mine;
 	check_context();
 	read_only = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CU_FAILS(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister_v2(read_only, 4096, 0));
 	CU_FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMemHostRegister_v2(shared, 4096, 0));
+#ifndef __SANITIZE_ADDRESS__ /* with it, what looks like the stack is not */
 	CU_FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMemHostRegister_v2(&mine, sizeof(mine), 0));
+#endif
 	CU_FAILS(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister_v2(read_only, 0, 0));
 	munmap(read_only, 4096);
 	CU_FAILS(CUDA_ERROR_INVALID_VALUE, cuMemHostRegister_v2(read_only, 4096, 0));

@@ -423,7 +423,11 @@ static void wrong_code_is_refused(void **state)
 }
 
 /* So large a text that reading it takes a while. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { LARGE_FUNCTIONS = 4000, LARGE_BYTES = 2 << 20 };
+#else
 enum { LARGE_FUNCTIONS = 40000, LARGE_BYTES = 16 << 20 };
+#endif
 
 static _Atomic bool is_loaded;
 

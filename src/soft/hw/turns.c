@@ -196,7 +196,7 @@ static void check_end(struct hw_gpu *gpu)
 	struct hw_unit *unit = gpu->holder;
 
 	if (!others_have_work(gpu, unit)) {
-		charge(gpu, gpu->turn_end_ns);
+		hw_charge_now(gpu);
 		gpu->turn_end_ns += timeslice_ns(gpu, unit);
 		gpu->has_news = true;
 	} else if (hw_lowest_time_ns(gpu) == HW_NEVER) {
