@@ -22,14 +22,18 @@ copy_programs() {
 	done
 }
 
-cp "$build/belfry" "$build/belfryd" "$dist/bin/"
+# The software GPU's parts are beside belfry.
+mkdir -p "$dist/bin/soft" "$dist/demo"
+cp "$build/belfry" "$build/belfryd" "$build/belfry-soft" "$dist/bin/"
+cp "$build/src/soft/cuda/libcuda.so.1" "$dist/bin/soft/"
+cp "$build/demo/belfry-demo" "$build/demo/belfry-demo-view" demo/kernels.ptx demo/kernels.cu "$dist/demo/"
 copy_programs tests/gpu
 copy_programs bench
 cp man/*.[18] "$dist/man/"
 cp README.md LICENSE CHANGELOG.md "$dist/"
 
 status=0
-for program in "$dist"/bin/* "$dist"/tests/gpu/* "$dist"/bench/*; do
+for program in "$dist"/bin/* "$dist"/bin/soft/* "$dist"/demo/* "$dist"/tests/gpu/* "$dist"/bench/*; do
 	[ -f "$program" ] || continue
 	[ "$(head -c 4 "$program" | tail -c 3 | tr -d '\0')" = ELF ] || continue
 	others=$(ldd "$program" | awk '{ print $1 }' | sed 's,.*/,,' |
