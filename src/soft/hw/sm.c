@@ -89,19 +89,22 @@ static void take_block(struct hw_gpu *gpu, uint32_t sm, struct hw_job *job)
 {
 	struct hw_seat *seat = &gpu->holder->seats[sm];
 	struct hw_resident *r = seat->residents;
-	uint64_t left;
+	uint64_t left, quantum = HW_QUANTUM_NS;
 
 	seat->residents = r->next; /* whose turn comes after this one's */
 	if (!r->is_started && gpu->sms[sm].time_ns < r->launch->start_ns)
 		gpu->sms[sm].time_ns = r->launch->start_ns;
 	left = gpu->turn_end_ns > gpu->sms[sm].time_ns ? gpu->turn_end_ns - gpu->sms[sm].time_ns : 0;
+	/* As fast as the host can, and nobody waits: fewer, longer turns. */
+	if (!gpu->options.is_paced && !hw_others_wait(gpu))
+		left = quantum = HW_LONG_QUANTUM_NS;
 	gpu->sms[sm].running = r;
 	r->launch->space->running_count++;
 	__atomic_store_n(&r->launch->stop, 0, __ATOMIC_RELAXED);
 	*job = (struct hw_job){ .gpu = gpu,
 				.sm = sm,
 				.resident = r,
-				.max_cost = cost_of_ns(gpu, left < HW_QUANTUM_NS ? left : HW_QUANTUM_NS) };
+				.max_cost = cost_of_ns(gpu, left < quantum ? left : quantum) };
 }
 
 /* Pieces short enough that turns can end on time. */
@@ -169,6 +172,16 @@ uint64_t hw_lowest_time_ns(struct hw_gpu *gpu)
 			lowest = sm->time_ns;
 	}
 	return lowest;
+}
+
+bool hw_may_run(struct hw_gpu *gpu)
+{
+	if (gpu->copy_running || next_copy(gpu))
+		return true;
+	for (uint32_t i = 0; i < gpu->options.sms; i++)
+		if (gpu->sms[i].running || next_resident(&gpu->holder->seats[i]))
+			return true;
+	return false;
 }
 
 void hw_hold_clock(struct hw_gpu *gpu)

@@ -9,18 +9,19 @@
 #include "soft/hw/hw.h"
 
 enum {
-	HW_QUANTUM_NS = 400000,	   /* of model time: a block's turn on its SM */
-	HW_LATE_NS = 100000,	   /* an SM that waits for a worker, before another is woken */
-	HW_LAG_NS = 10000000,	   /* how far the clock may get ahead of what was really run */
-	HW_SWITCH_NS = 50000,	   /* from one unit to another */
-	HW_TIMESLICE_US = 2000,	   /* the default */
-	HW_EFFECT_NS = 1000,	   /* the front end's time for a method that does something */
-	HW_WORD_NS = 4,		   /* and for a word of commands */
-	HW_POLL_NS = 100000,	   /* how often a semaphore that somebody waits for is looked at */
-	HW_SLACK_NS = 16000,	   /* the front end need not wait for less than this */
-	HW_AHEAD_NS = 1000000,	   /* of the clock, where it is not paced */
-	HW_BUDGET = 64,		   /* what the front end does before others have the lock */
-	HW_COPY_BYTES = 256 << 10, /* at most this much in one go */
+	HW_QUANTUM_NS = 400000,	      /* of model time: a block's turn on its SM */
+	HW_LONG_QUANTUM_NS = 8000000, /* the same where the clock is not paced and nobody else has work */
+	HW_LATE_NS = 100000,	      /* an SM that waits for a worker, before another is woken */
+	HW_LAG_NS = 10000000,	      /* how far the clock may get ahead of what was really run */
+	HW_SWITCH_NS = 50000,	      /* from one unit to another */
+	HW_TIMESLICE_US = 2000,	      /* the default */
+	HW_EFFECT_NS = 1000,	      /* the front end's time for a method that does something */
+	HW_WORD_NS = 4,		      /* and for a word of commands */
+	HW_POLL_NS = 100000,	      /* how often a semaphore that somebody waits for is looked at */
+	HW_SLACK_NS = 16000,	      /* the front end need not wait for less than this */
+	HW_AHEAD_NS = 1000000,	      /* of the clock, where it is not paced */
+	HW_BUDGET = 64,		      /* what the front end does before others have the lock */
+	HW_COPY_BYTES = 256 << 10,    /* at most this much in one go */
 	HW_FETCH_WORDS = 128,
 	HW_SUBCHANNELS = 8,
 	HW_SM_THREADS = 2048,
@@ -314,10 +315,13 @@ bool hw_channel_is_live(const struct hw_channel *channel); /* it is to run, */
 bool hw_channel_may_run(const struct hw_channel *channel); /* and nobody holds it up for a moment */
 
 /* turns.c */
-bool hw_update(struct hw_gpu *gpu);	/* channels, turns, clock; whether anything had changed */
-bool hw_advance(struct hw_gpu *gpu);	/* the clock, where it is not paced and nothing is due before */
-void hw_charge_now(struct hw_gpu *gpu); /* the holder, for its turn so far */
-void hw_end_turn(struct hw_gpu *gpu);	/* nothing of the holder runs */
+bool hw_update(struct hw_gpu *gpu);  /* channels, turns, clock; whether anything had changed */
+bool hw_advance(struct hw_gpu *gpu); /* the clock, where it is not paced and nothing is due before */
+bool hw_may_run(
+	struct hw_gpu *gpu); /* whether the holder has anything that may, in this turn or if it went on */
+bool hw_others_wait(const struct hw_gpu *gpu); /* for the holder's turn to end */
+void hw_charge_now(struct hw_gpu *gpu);	       /* the holder, for its turn so far */
+void hw_end_turn(struct hw_gpu *gpu);	       /* nothing of the holder runs */
 void hw_unit_forget(struct hw_gpu *gpu, struct hw_unit *unit);
 
 /* group.c */

@@ -23,6 +23,11 @@ static bool others_have_work(const struct hw_gpu *gpu, const struct hw_unit *uni
 	return false;
 }
 
+bool hw_others_wait(const struct hw_gpu *gpu)
+{
+	return others_have_work(gpu, gpu->holder);
+}
+
 /* The longest of its groups. */
 static uint64_t timeslice_ns(const struct hw_gpu *gpu, const struct hw_unit *unit)
 {
@@ -263,13 +268,11 @@ static uint64_t channel_event_ns(const struct hw_channel *ch)
 	}
 }
 
-static uint64_t next_event_ns(const struct hw_gpu *gpu)
+/* When the next thing of the holder's channels is due. */
+static uint64_t channels_event_ns(const struct hw_gpu *gpu)
 {
-	uint64_t next;
+	uint64_t next = HW_NEVER;
 
-	if (!gpu->holder)
-		return HW_NEVER;
-	next = gpu->turn_end_ns;
 	for (const struct hw_group *g = gpu->groups; g; g = g->next)
 		for (const struct hw_channel *ch = g->unit == gpu->holder ? g->channels : NULL; ch;
 		     ch = ch->next) {
@@ -280,10 +283,19 @@ static uint64_t next_event_ns(const struct hw_gpu *gpu)
 	return next;
 }
 
+static uint64_t next_event_ns(const struct hw_gpu *gpu)
+{
+	uint64_t next;
+
+	if (!gpu->holder)
+		return HW_NEVER;
+	next = channels_event_ns(gpu);
+	return next < gpu->turn_end_ns ? next : gpu->turn_end_ns;
+}
+
 bool hw_advance(struct hw_gpu *gpu)
 {
 	uint64_t to = hw_lowest_time_ns(gpu), now;
-	bool is_still = to == HW_NEVER;
 
 	/* A block that was taken may have moved its SM past what the clock is held to: held there, it would be
 	 * advanced without end. */
@@ -294,7 +306,8 @@ bool hw_advance(struct hw_gpu *gpu)
 		return false;
 	/* Nothing may run just now (it is held while an address space changes, say): a turn's end brings nothing then,
 	 * but to those who wait for their own. */
-	if (is_still && gpu->holder && to == gpu->turn_end_ns && !others_have_work(gpu, gpu->holder))
+	if (gpu->holder && to == gpu->turn_end_ns && !others_have_work(gpu, gpu->holder) &&
+	    !hw_may_run(gpu) && channels_event_ns(gpu) == HW_NEVER)
 		return false;
 	hw_clock_advance(&gpu->clock, to);
 	return true;
