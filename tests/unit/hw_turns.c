@@ -151,9 +151,10 @@ static void who_waits_gives_its_turn_away(void **state)
 	wait_running(&b);
 	snapshot(rig.gpu, &a, &b, before);
 	turns = time_of(&b).turns;
-	wait_gpu_ms(rig.gpu, 100);
+	wait_gpu_ms(rig.gpu, 300);
 	snapshot(rig.gpu, &a, &b, held);
-	assert_near(held[1] - before[1], held[2] - before[2], 3);
+	/* the clock may be 10 ms ahead of what was run, and more or less so at the two looks */
+	assert_near(held[1] - before[1], held[2] - before[2], 4);
 	assert_int_equal(time_of(&b).turns, turns);
 	app_set_slot(&a, 9, 1);
 	app_wait(&a, 8, 1);
