@@ -178,7 +178,8 @@ static void newcomer_waits_for_the_rest_of_a_timeslice(void **state)
 		uint64_t before = hw_gpu_now_ns(rig.gpu);
 
 		app_fence(&b);
-		assert_true(hw_gpu_now_ns(rig.gpu) - before < 12000000);
+		/* 2 ms, and the clock is up to 10 ms ahead of what a slow host has run, twice */
+		assert_true(hw_gpu_now_ns(rig.gpu) - before < 30000000);
 	}
 	app_close(&a);
 	app_close(&b);
