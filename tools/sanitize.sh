@@ -16,5 +16,6 @@ fixed=
 if [ "$sanitizers" = thread ] && setarch "$(uname -m)" -R true 2>/dev/null; then
 	fixed="setarch $(uname -m) -R"
 fi
+# The fuzzers' first inputs are left to `make fuzz`, which has the sanitizers too.
 # shellcheck disable=SC2086 # a command and its words, or nothing
-exec $fixed tools/test.sh "$build" --timeout-multiplier 4
+exec $fixed tools/test.sh "$build" --timeout-multiplier 4 --no-suite fuzz
