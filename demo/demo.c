@@ -1,7 +1,8 @@
 /* The programs of `make demo`, as any CUDA program might be: they know nothing of Belfry.
  *
  *   belfry-demo latency --secs S   answers requests, one every 10 ms; tells how long they took
- *   belfry-demo train --secs S     trains as fast as it can; tells how many steps it did
+ *   belfry-demo train --secs S     trains as fast as it can; tells how many steps it did. --side N: matrices of
+ *                                  N by N (128, a multiple of 16); --batch N: so many steps before it looks (1)
  *   belfry-demo greedy             takes memory until it gets no more
  *   belfry-demo stray              has a mistake in its kernel
  * Each checks what the GPU computed against the CPU. */
@@ -12,7 +13,7 @@
 #include "cu.h"
 #include "util.h"
 
-enum { ROWS = 64, COLUMNS = 256, PERIOD_US = 10000, SIDE = 128, REQUESTS_MAX = 100000, CHUNK_MIB = 64 };
+enum { ROWS = 64, COLUMNS = 256, PERIOD_US = 10000, REQUESTS_MAX = 100000, CHUNK_MIB = 64 };
 
 static char *read_kernels(int argc, char **argv)
 {
@@ -99,34 +100,37 @@ static int latency(int argc, char **argv)
 static int train(int argc, char **argv)
 {
 	uint64_t secs = option_number(argc, argv, "secs", 5), steps = 0, begin, end;
+	unsigned side = (unsigned)option_number(argc, argv, "side", 128), batch;
 	void *kernel = cu_kernel(read_kernels(argc, argv), "train");
-	size_t count = (size_t)SIDE * SIDE;
+	size_t count = (size_t)side * side;
 	float *a = numbers(count, 3), *b = numbers(count, 4), *c = malloc(count * sizeof(float));
 	uint64_t da = upload(a, count), db = upload(b, count), dc = upload(a, count);
-	int side = SIDE;
 	void *args[] = { &da, &db, &dc, &side };
 
 	printf("train ready\n");
 	fflush(stdout);
 	begin = now_ns();
 	end = begin + secs * 1000000000;
-	for (; now_ns() < end; steps++) {
-		CU_MUST(cu.LaunchKernel(kernel, SIDE / 16, SIDE / 16, 1, 16, 16, 1, 0, NULL, args, NULL));
+	while (now_ns() < end) {
+		for (batch = (unsigned)option_number(argc, argv, "batch", 1); batch; batch--, steps++)
+			CU_MUST(cu.LaunchKernel(kernel, side / 16, side / 16, 1, 16, 16, 1, 0, NULL, args,
+						NULL));
 		CU_MUST(cu.CtxSynchronize());
 	}
+	end = now_ns();
 	CU_MUST(cu.MemcpyDtoH(c, dc, count * sizeof(float)));
-	for (int row = 0; row < SIDE; row++)
-		for (int column = 0; column < SIDE; column++) {
+	for (size_t row = 0; row < side; row++)
+		for (size_t column = 0; column < side; column++) {
 			float sum = 0;
 
-			for (int k = 0; k < SIDE; k++)
-				sum += a[row * SIDE + k] * b[k * SIDE + column];
-			if (c[row * SIDE + column] != sum)
-				fail("row %d, column %d: %g instead of %g", row, column,
-				     (double)c[row * SIDE + column], (double)sum);
+			for (size_t k = 0; k < side; k++)
+				sum += a[row * side + k] * b[k * side + column];
+			if (c[row * side + column] != sum)
+				fail("row %zu, column %zu: %g instead of %g", row, column,
+				     (double)c[row * side + column], (double)sum);
 		}
 	printf("train steps %llu per_second %.1f\n", (unsigned long long)steps,
-	       (double)steps / ((double)(now_ns() - begin) / 1e9));
+	       (double)steps / ((double)(end - begin) / 1e9));
 	return 0;
 }
 

@@ -31,7 +31,11 @@ fi
 
 if [ -c /dev/nvidiactl ]; then
 	direct=
+	mem=4G little=2G # a context alone takes half a gigabyte there
+	size='--side 1024 --batch 16'
 else
+	mem=1G little=256M
+	size=
 	export BELFRY_GPU=soft BELFRY_SOFT="name=demo-$$,linger=2"
 	direct="$belfry soft run --"
 fi
@@ -40,7 +44,8 @@ fi
 start() {
 	out=$log/$1
 	shift
-	"$@" --secs "$seconds" --kernels "$kernels" >"$out" 2>&1 &
+	# shellcheck disable=SC2086 # several words, or none; those for training mean nothing to the other
+	"$@" --secs "$seconds" --kernels "$kernels" $size >"$out" 2>&1 &
 }
 
 wait_all() {
@@ -92,18 +97,18 @@ say 'Both at once, without Belfry'
 grep -hv ready "$log/latency-free" "$log/train-free"
 
 say 'Both at once, each on a vGPU: the training has short turns, the other comes round more often'
-echo '$ belfry run --name latency --mem 512M --interleave high -- belfry-demo latency'
-echo '$ belfry run --name train --mem 1G --timeslice 300us -- belfry-demo train'
-start latency-belfry "$belfry" run --name latency --mem 512M --interleave high -- "$demo" latency
+echo "\$ belfry run --name latency --mem $mem --interleave high -- belfry-demo latency"
+echo "\$ belfry run --name train --mem $mem --timeslice 300us -- belfry-demo train"
+start latency-belfry "$belfry" run --name latency --mem "$mem" --interleave high -- "$demo" latency
 a=$!
-start train-belfry "$belfry" run --name train --mem 1G --timeslice 300us -- "$demo" train
+start train-belfry "$belfry" run --name train --mem "$mem" --timeslice 300us -- "$demo" train
 wait_all $a $!
 grep -hv ready "$log/latency-belfry" "$log/train-belfry"
 
 say 'Once more, with others on the GPU'
-start latency-again "$belfry" run --name latency --mem 512M --interleave high -- "$demo" latency
+start latency-again "$belfry" run --name latency --mem "$mem" --interleave high -- "$demo" latency
 a=$!
-start train-again "$belfry" run --name train --mem 1G --timeslice 300us -- "$demo" train
+start train-again "$belfry" run --name train --mem "$mem" --timeslice 300us -- "$demo" train
 b=$!
 ready latency-again
 ready train-again
@@ -114,8 +119,8 @@ fi
 show "$belfry" ls
 echo
 echo 'A third program wants more memory than its vGPU has, and a fourth has a mistake in its kernel'
-show "$belfry" run --name greedy --mem 256M -- "$demo" greedy
-show "$belfry" run --name stray --mem 256M -- "$demo" stray --kernels "$kernels"
+show "$belfry" run --name greedy --mem "$little" -- "$demo" greedy
+show "$belfry" run --name stray --mem "$little" -- "$demo" stray --kernels "$kernels"
 echo 'The other two go on, and what they compute is right:'
 wait_all $a $b
 grep -hv ready "$log/latency-again" "$log/train-again"
