@@ -23,6 +23,11 @@
 
 enum { AUDIT_S = 1 };
 
+/* The software GPU computes on the processors that the poller would spin on. */
+static const struct gate_rest rest_beside_soft = {
+	.spin_us = 20, .doze_us = 50, .awake_us = 200000, .sleep_us = 1000
+};
+
 struct daemon {
 	const struct daemon_options *options;
 	struct device *device;
@@ -137,7 +142,7 @@ static int start(struct daemon *daemon, struct bf_error *err)
 	rc = program_prepare(options->argv, getpgid(getppid()), daemon->device, &daemon->program, err);
 	if (rc)
 		return rc;
-	daemon->gate = gate_new(daemon->device->bell, NULL, err);
+	daemon->gate = gate_new(daemon->device->bell, options->soft_folder ? &rest_beside_soft : NULL, err);
 	if (!daemon->gate)
 		return -err->code;
 	gate_set_rang(daemon->gate, daemon->device->rang);
