@@ -32,8 +32,7 @@ find_programs() {
 	export BELFRY
 }
 
-# With BELFRY_GPU=soft everything runs on the software GPU: one of this script's own, large enough, and as fast as it
-# can be.
+# With BELFRY_GPU=soft everything runs on the software GPU: one of this script's own, and large enough.
 is_soft() {
 	[ "${BELFRY_GPU:-}" = soft ]
 }

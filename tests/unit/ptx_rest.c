@@ -6,9 +6,8 @@
 
 #include <cmocka.h>
 
-#include "ptx_run.h"
+#include "ptx_operands.h"
 
-#define N 768
 #define U32(v) ((uint64_t)(uint32_t)(v))
 
 #define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -16,40 +15,6 @@
 	HEAD ".visible .entry k(.param .u64 p)\n{\n.reg .b32 %r<9>;\n.reg .b64 %rd<9>;\n.reg .pred %p<9>;\n" \
 	     "ld.param.u64 %rd0, [p];\nmov.u32 %r0, %tid.x;\nmad.wide.u32 %rd8, %r0, 4, %rd0;\n"
 #define STORE " st.global.u32 [%rd8], %r1;\nret;\n}\n"
-/* A thread's own bytes of shared memory, %s, holding its operand a. */
-#define IN_SHARED \
-	".shared .align 16 .b8 s[16384]; .reg .b32 %s; mov.u32 %s, s; mad.lo.u32 %s, %t, 16, %s; " \
-	"ld.global.b64 %w, [%rd+8]; st.shared.b64 [%s], %w; "
-
-static uint64_t a[N], b[N], c[N], d[N];
-
-typedef uint64_t (*reference)(uint64_t x, uint64_t y, uint64_t z);
-
-static void check(const char *text, const char *types, reference expected)
-{
-	rig_op(text, types, N, a, b, c, d);
-	for (unsigned i = 0; i < N; i++) {
-		uint64_t e = expected(a[i], b[i], c[i]);
-
-		if (d[i] != e)
-			fail_msg("%s of %#llx %#llx %#llx: %#llx, not %#llx", text, (unsigned long long)a[i],
-				 (unsigned long long)b[i], (unsigned long long)c[i], (unsigned long long)d[i],
-				 (unsigned long long)e);
-	}
-}
-
-/* Random words, and edges: one of three operands, or all of them. */
-static void fill(uint64_t seed, const uint64_t *edges, unsigned count)
-{
-	uint64_t *const rows[] = { a, b, c };
-
-	for (unsigned k = 0; k < 3; k++)
-		for (unsigned i = 0; i < N; i++) {
-			uint64_t r = rig_random(&seed);
-
-			rows[k][i] = i % 3 == k || i % 4 == 3 ? edges[(r >> 20) % count] : r;
-		}
-}
 
 static const uint64_t integer_edges[] = { 0,	      1,	  0x7fffff,   0x800000,	  0xffffff,
 					  0x7fffffff, 0x80000000, 0xffffffff, 0x7fff8000, 0x8000ffff };
@@ -79,13 +44,13 @@ EXPECT(four_words, U32(y ^ y >> 32 ^ z ^ z >> 32))
 static void ldu_loads_like_ld(void **state)
 {
 	(void)state;
-	fill(79, double_edges, 8);
-	check("ldu.global.b64 %d, [%rd+8];", "ddd-", first);
-	check("ldu.global.s8 %d, [%rd+8];", "w---", first_byte);
-	check("ldu.global.v2.u32 {%d, %n}, [%rd+8]; add.u32 %d, %d, %n;", "w---", first_words_sum);
-	check(".reg .b32 %e<2>; ldu.global.v4.b32 {%d, %n, %e0, %e1}, [%rd+16]; xor.b32 %d, %d, %n; "
-	      "xor.b32 %d, %d, %e0; xor.b32 %d, %d, %e1;",
-	      "w---", four_words);
+	fill_operands(79, double_edges, 8);
+	check_operands("ldu.global.b64 %d, [%rd+8];", "ddd-", first);
+	check_operands("ldu.global.s8 %d, [%rd+8];", "w---", first_byte);
+	check_operands("ldu.global.v2.u32 {%d, %n}, [%rd+8]; add.u32 %d, %d, %n;", "w---", first_words_sum);
+	check_operands(".reg .b32 %e<2>; ldu.global.v4.b32 {%d, %n, %e0, %e1}, [%rd+16]; xor.b32 %d, %d, %n; "
+		       "xor.b32 %d, %d, %e0; xor.b32 %d, %d, %e1;",
+		       "w---", four_words);
 }
 
 EXPECT(cas16, (uint16_t)x == (uint16_t)y ? z & 0xffff : x & 0xffff)
@@ -94,15 +59,17 @@ EXPECT(first16, x & 0xffff)
 static void compare_and_swap_of_16_bits_leaves_the_neighbours(void **state)
 {
 	(void)state;
-	fill(80, integer_edges, 10);
+	fill_operands(80, integer_edges, 10);
 	for (unsigned i = 0; i < N; i += 2)
 		b[i] = a[i];
-	check("atom.global.cas.b16 %d, [%rd+8], %b, %c;", "h-hh", first16);
-	check("atom.relaxed.gpu.global.cas.b16 %d, [%rd+8], %b, %c; ld.global.b16 %d, [%rd+8];", "h-hh",
-	      cas16);
-	check(IN_SHARED "atom.shared.cas.b16 %d, [%s], %b, %c; ld.shared.b16 %d, [%s];", "h-hh", cas16);
-	check(".reg .b16 %e; atom.acq_rel.sys.global.cas.b16 %e, [%rd+10], %b, %c; ld.global.b16 %d, [%rd+8];",
-	      "h-hh", first16);
+	check_operands("atom.global.cas.b16 %d, [%rd+8], %b, %c;", "h-hh", first16);
+	check_operands("atom.relaxed.gpu.global.cas.b16 %d, [%rd+8], %b, %c; ld.global.b16 %d, [%rd+8];",
+		       "h-hh", cas16);
+	check_operands(IN_SHARED "atom.shared.cas.b16 %d, [%s], %b, %c; ld.shared.b16 %d, [%s];", "h-hh",
+		       cas16);
+	check_operands(
+		".reg .b16 %e; atom.acq_rel.sys.global.cas.b16 %e, [%rd+10], %b, %c; ld.global.b16 %d, [%rd+8];",
+		"h-hh", first16);
 }
 
 EXPECT(first32, U32(x))
@@ -110,16 +77,19 @@ EXPECT(first32, U32(x))
 static void asynchronous_copies_are_there_after_the_wait(void **state)
 {
 	(void)state;
-	fill(84, double_edges, 8);
-	check(IN_SHARED
-	      "cp.async.ca.shared::cta.global [%s], [%rd+16], 8; cp.async.wait_all; ld.shared.b64 %d, [%s];",
-	      "dd--", second);
-	check(IN_SHARED
-	      "cp.async.cg.shared::cta.global.L2::128B [%s], [%rd], 16; cp.async.wait_all; ld.shared.b64 %d, [%s+8];",
-	      "dd--", first);
-	check(IN_SHARED
-	      "cp.async.ca.shared::cta.global [%s], [%rd+8], 8, 4; cp.async.wait_all; ld.shared.b64 %d, [%s];",
-	      "dd--", first32);
+	fill_operands(84, double_edges, 8);
+	check_operands(
+		IN_SHARED
+		"cp.async.ca.shared::cta.global [%s], [%rd+16], 8; cp.async.wait_all; ld.shared.b64 %d, [%s];",
+		"dd--", second);
+	check_operands(
+		IN_SHARED
+		"cp.async.cg.shared::cta.global.L2::128B [%s], [%rd], 16; cp.async.wait_all; ld.shared.b64 %d, [%s+8];",
+		"dd--", first);
+	check_operands(
+		IN_SHARED
+		"cp.async.ca.shared::cta.global [%s], [%rd+8], 8, 4; cp.async.wait_all; ld.shared.b64 %d, [%s];",
+		"dd--", first32);
 }
 
 /* One block of `threads`; `memory` is what they were given and what they left. */

@@ -8,45 +8,9 @@
 
 #include <cmocka.h>
 
-#include "ptx_run.h"
+#include "ptx_operands.h"
 
-#define N 768
 #define U32(v) ((uint64_t)(uint32_t)(v))
-
-/* A thread's own bytes of shared memory, %s, holding its operand a. */
-#define IN_SHARED \
-	".shared .align 16 .b8 s[16384]; .reg .b32 %s; mov.u32 %s, s; mad.lo.u32 %s, %t, 16, %s; " \
-	"ld.global.b64 %w, [%rd+8]; st.shared.b64 [%s], %w; "
-
-static uint64_t a[N], b[N], c[N], d[N];
-
-typedef uint64_t (*reference)(uint64_t x, uint64_t y, uint64_t z);
-
-static void check(const char *text, const char *types, reference expected)
-{
-	rig_op(text, types, N, a, b, c, d);
-	for (unsigned i = 0; i < N; i++) {
-		uint64_t e = expected(a[i], b[i], c[i]);
-
-		if (d[i] != e)
-			fail_msg("%s of %#llx %#llx %#llx: %#llx, not %#llx", text, (unsigned long long)a[i],
-				 (unsigned long long)b[i], (unsigned long long)c[i], (unsigned long long)d[i],
-				 (unsigned long long)e);
-	}
-}
-
-/* Random words, and edges: one of three operands, or all of them. */
-static void fill(uint64_t seed, const uint64_t *edges, unsigned count)
-{
-	uint64_t *const rows[] = { a, b, c };
-
-	for (unsigned k = 0; k < 3; k++)
-		for (unsigned i = 0; i < N; i++) {
-			uint64_t r = rig_random(&seed);
-
-			rows[k][i] = i % 3 == k || i % 4 == 3 ? edges[(r >> 20) % count] : r;
-		}
-}
 
 static const uint64_t integer_edges[] = { 0,	      1,	  0x7fffff,   0x800000,	  0xffffff,
 					  0x7fffffff, 0x80000000, 0xffffffff, 0x7fff8000, 0x8000ffff };
@@ -94,12 +58,12 @@ static uint64_t mad24_hi_sat(uint64_t x, uint64_t y, uint64_t z)
 static void products_of_24_bits_are_added_to(void **state)
 {
 	(void)state;
-	fill(71, integer_edges, 10);
-	check("mad24.lo.u32 %d, %a, %b, %c;", "wwww", mad24_lo_u);
-	check("mad24.lo.s32 %d, %a, %b, %c;", "wwww", mad24_lo_s);
-	check("mad24.hi.u32 %d, %a, %b, %c;", "wwww", mad24_hi_u);
-	check("mad24.hi.s32 %d, %a, %b, %c;", "wwww", mad24_hi_s);
-	check("mad24.hi.sat.s32 %d, %a, %b, %c;", "wwww", mad24_hi_sat);
+	fill_operands(71, integer_edges, 10);
+	check_operands("mad24.lo.u32 %d, %a, %b, %c;", "wwww", mad24_lo_u);
+	check_operands("mad24.lo.s32 %d, %a, %b, %c;", "wwww", mad24_lo_s);
+	check_operands("mad24.hi.u32 %d, %a, %b, %c;", "wwww", mad24_hi_u);
+	check_operands("mad24.hi.s32 %d, %a, %b, %c;", "wwww", mad24_hi_s);
+	check_operands("mad24.hi.sat.s32 %d, %a, %b, %c;", "wwww", mad24_hi_sat);
 }
 
 static uint64_t pick16(uint64_t x, uint64_t y, bool is_max, bool is_signed)
@@ -120,11 +84,11 @@ EXPECT(max_s16x2, PAIR(true, true))
 static void pairs_of_integers_are_compared_apart(void **state)
 {
 	(void)state;
-	fill(72, integer_edges, 10);
-	check("min.u16x2 %d, %a, %b;", "www-", min_u16x2);
-	check("min.s16x2 %d, %a, %b;", "www-", min_s16x2);
-	check("max.u16x2 %d, %a, %b;", "www-", max_u16x2);
-	check("max.s16x2 %d, %a, %b;", "www-", max_s16x2);
+	fill_operands(72, integer_edges, 10);
+	check_operands("min.u16x2 %d, %a, %b;", "www-", min_u16x2);
+	check_operands("min.s16x2 %d, %a, %b;", "www-", min_s16x2);
+	check_operands("max.u16x2 %d, %a, %b;", "www-", max_u16x2);
+	check_operands("max.s16x2 %d, %a, %b;", "www-", max_s16x2);
 }
 
 static float as_float(uint64_t v)
@@ -207,19 +171,19 @@ static void mad_of_floats_rounds_once(void **state)
 	(void)state;
 	for (unsigned n = 0; n < 4; n++) {
 		direction = ops[n].direction;
-		fill(73, float_edges, 18);
-		check(ops[n].f32, "wwww", fma_f32);
-		fill(74, double_edges, 8);
+		fill_operands(73, float_edges, 18);
+		check_operands(ops[n].f32, "wwww", fma_f32);
+		fill_operands(74, double_edges, 8);
 		for (unsigned i = 0; i < N; i++) { /* near one another, and no NaN */
 			a[i] = (a[i] & 0x801fffffffffffff) | 0x3fe0000000000000;
 			b[i] = (b[i] & 0x801fffffffffffff) | 0x3fe0000000000000;
 			if (c[i] << 1 >= 0xffe0000000000000)
 				c[i] = 0;
 		}
-		check(ops[n].f64, "dddd", fma_f64);
+		check_operands(ops[n].f64, "dddd", fma_f64);
 	}
-	fill(75, float_edges, 18);
-	check("mad.rn.ftz.sat.f32 %d, %a, %b, %c;", "wwww", fma_flushed_saturated);
+	fill_operands(75, float_edges, 18);
+	check_operands("mad.rn.ftz.sat.f32 %d, %a, %b, %c;", "wwww", fma_flushed_saturated);
 }
 
 static uint64_t min_f64(uint64_t x, uint64_t y, uint64_t z)
@@ -233,10 +197,10 @@ static uint64_t min_f64(uint64_t x, uint64_t y, uint64_t z)
 static void the_minimum_of_doubles_prefers_numbers(void **state)
 {
 	(void)state;
-	fill(76, double_edges, 8);
+	fill_operands(76, double_edges, 8);
 	for (unsigned i = 0; i < N; i += 16)
 		a[i] = 0x7ff8000000000000;
-	check("min.f64 %d, %a, %b;", "ddd-", min_f64);
+	check_operands("min.f64 %d, %a, %b;", "ddd-", min_f64);
 }
 
 EXPECT(sum_f32, float_bits(as_float(x) + as_float(y)))
@@ -247,25 +211,29 @@ EXPECT(sum_f64, double_bits(as_double(x) + as_double(y)))
 static void atomic_sums_of_floats_return_the_old_value(void **state)
 {
 	(void)state;
-	fill(81, float_edges, 18);
+	fill_operands(81, float_edges, 18);
 	a[0] = 0x00800000; /* two normal numbers with a subnormal sum */
 	b[0] = 0x80800001;
-	check("atom.global.add.f32 %d, [%rd+8], %b;", "w-w-", first32);
-	check("atom.add.f32 %d, [%rd+8], %b; ld.global.f32 %d, [%rd+8];", "w-w-", sum_f32_flushed);
-	check("red.relaxed.gpu.global.add.f32 [%rd+8], %b; ld.global.f32 %d, [%rd+8];", "w-w-",
-	      sum_f32_flushed);
-	check(IN_SHARED "atom.shared.add.f32 %d, [%s], %b; ld.shared.f32 %d, [%s];", "w-w-", sum_f32);
-	check(IN_SHARED "red.shared::cta.add.f32 [%s], %b; ld.shared.f32 %d, [%s];", "w-w-", sum_f32);
-	fill(82, double_edges, 8);
+	check_operands("atom.global.add.f32 %d, [%rd+8], %b;", "w-w-", first32);
+	check_operands("atom.add.f32 %d, [%rd+8], %b; ld.global.f32 %d, [%rd+8];", "w-w-", sum_f32_flushed);
+	check_operands("red.relaxed.gpu.global.add.f32 [%rd+8], %b; ld.global.f32 %d, [%rd+8];", "w-w-",
+		       sum_f32_flushed);
+	check_operands(IN_SHARED "atom.shared.add.f32 %d, [%s], %b; ld.shared.f32 %d, [%s];", "w-w-",
+		       sum_f32);
+	check_operands(IN_SHARED "red.shared::cta.add.f32 [%s], %b; ld.shared.f32 %d, [%s];", "w-w-",
+		       sum_f32);
+	fill_operands(82, double_edges, 8);
 	for (unsigned i = 0; i < N; i++) { /* finite: which NaN a sum makes is not said */
 		a[i] &= 0xbfffffffffffffff;
 		b[i] &= 0xbfffffffffffffff;
 	}
-	check("atom.global.add.f64 %d, [%rd+8], %b;", "d-d-", first);
-	check("atom.release.cta.global.add.f64 %d, [%rd+8], %b; ld.global.f64 %d, [%rd+8];", "d-d-", sum_f64);
-	check("red.global.add.f64 [%rd+8], %b; ld.global.f64 %d, [%rd+8];", "d-d-", sum_f64);
-	check(IN_SHARED "atom.shared.add.f64 %d, [%s], %b; ld.shared.f64 %d, [%s];", "d-d-", sum_f64);
-	check(IN_SHARED "red.shared.add.f64 [%s], %b; ld.shared.f64 %d, [%s];", "d-d-", sum_f64);
+	check_operands("atom.global.add.f64 %d, [%rd+8], %b;", "d-d-", first);
+	check_operands("atom.release.cta.global.add.f64 %d, [%rd+8], %b; ld.global.f64 %d, [%rd+8];", "d-d-",
+		       sum_f64);
+	check_operands("red.global.add.f64 [%rd+8], %b; ld.global.f64 %d, [%rd+8];", "d-d-", sum_f64);
+	check_operands(IN_SHARED "atom.shared.add.f64 %d, [%s], %b; ld.shared.f64 %d, [%s];", "d-d-",
+		       sum_f64);
+	check_operands(IN_SHARED "red.shared.add.f64 [%s], %b; ld.shared.f64 %d, [%s];", "d-d-", sum_f64);
 }
 
 /* f16 and bf16: digits with the leading one, exponent of the unit of subnormals. */
@@ -364,7 +332,7 @@ static void minimum_and_maximum_of_halves_keep_the_rules(void **state)
 	};
 
 	(void)state;
-	fill(77, half_edges, 16);
+	fill_operands(77, half_edges, 16);
 	for (unsigned n = 0; n < sizeof(texts) / sizeof(texts[0]); n++) {
 		bool is_pair = strstr(texts[n], "16x2");
 
@@ -406,7 +374,7 @@ static void approximations_of_halves_are_close(void **state)
 	};
 
 	(void)state;
-	fill(78, half_edges, 16);
+	fill_operands(78, half_edges, 16);
 	for (unsigned n = 0; n < sizeof(texts) / sizeof(texts[0]); n++) {
 		bool is_pair = strstr(texts[n], "16x2");
 
@@ -432,19 +400,26 @@ EXPECT(sum_bf16x2, sum_halves(x, y, true) | sum_halves(x >> 16, y >> 16, true) <
 static void atomic_sums_of_halves_keep_subnormals(void **state)
 {
 	(void)state;
-	fill(83, half_edges, 16);
-	check("atom.global.add.noftz.f16x2 %d, [%rd+8], %b;", "w-w-", first32);
-	check("atom.global.add.noftz.f16 %d, [%rd+8], %b; ld.global.b16 %d, [%rd+8];", "h-h-", sum_f16);
-	check("atom.global.add.noftz.f16x2 %d, [%rd+8], %b; ld.global.b32 %d, [%rd+8];", "w-w-", sum_f16x2);
-	check("atom.global.add.noftz.bf16 %d, [%rd+8], %b; ld.global.b16 %d, [%rd+8];", "h-h-", sum_bf16);
-	check("atom.global.add.noftz.bf16x2 %d, [%rd+8], %b; ld.global.b32 %d, [%rd+8];", "w-w-", sum_bf16x2);
-	check("red.global.add.noftz.f16 [%rd+8], %b; ld.global.b16 %d, [%rd+8];", "h-h-", sum_f16);
-	check("red.global.add.noftz.f16x2 [%rd+8], %b; ld.global.b32 %d, [%rd+8];", "w-w-", sum_f16x2);
-	check("red.global.add.noftz.bf16 [%rd+8], %b; ld.global.b16 %d, [%rd+8];", "h-h-", sum_bf16);
-	check("red.global.add.noftz.bf16x2 [%rd+8], %b; ld.global.b32 %d, [%rd+8];", "w-w-", sum_bf16x2);
-	check(IN_SHARED "atom.shared.add.noftz.f16x2 %d, [%s], %b; ld.shared.b32 %d, [%s];", "w-w-",
-	      sum_f16x2);
-	check(IN_SHARED "red.shared.add.noftz.bf16x2 [%s], %b; ld.shared.b32 %d, [%s];", "w-w-", sum_bf16x2);
+	fill_operands(83, half_edges, 16);
+	check_operands("atom.global.add.noftz.f16x2 %d, [%rd+8], %b;", "w-w-", first32);
+	check_operands("atom.global.add.noftz.f16 %d, [%rd+8], %b; ld.global.b16 %d, [%rd+8];", "h-h-",
+		       sum_f16);
+	check_operands("atom.global.add.noftz.f16x2 %d, [%rd+8], %b; ld.global.b32 %d, [%rd+8];", "w-w-",
+		       sum_f16x2);
+	check_operands("atom.global.add.noftz.bf16 %d, [%rd+8], %b; ld.global.b16 %d, [%rd+8];", "h-h-",
+		       sum_bf16);
+	check_operands("atom.global.add.noftz.bf16x2 %d, [%rd+8], %b; ld.global.b32 %d, [%rd+8];", "w-w-",
+		       sum_bf16x2);
+	check_operands("red.global.add.noftz.f16 [%rd+8], %b; ld.global.b16 %d, [%rd+8];", "h-h-", sum_f16);
+	check_operands("red.global.add.noftz.f16x2 [%rd+8], %b; ld.global.b32 %d, [%rd+8];", "w-w-",
+		       sum_f16x2);
+	check_operands("red.global.add.noftz.bf16 [%rd+8], %b; ld.global.b16 %d, [%rd+8];", "h-h-", sum_bf16);
+	check_operands("red.global.add.noftz.bf16x2 [%rd+8], %b; ld.global.b32 %d, [%rd+8];", "w-w-",
+		       sum_bf16x2);
+	check_operands(IN_SHARED "atom.shared.add.noftz.f16x2 %d, [%s], %b; ld.shared.b32 %d, [%s];", "w-w-",
+		       sum_f16x2);
+	check_operands(IN_SHARED "red.shared.add.noftz.bf16x2 [%s], %b; ld.shared.b32 %d, [%s];", "w-w-",
+		       sum_bf16x2);
 }
 
 int main(void)
