@@ -45,20 +45,38 @@ int bf_pidfd_kill(int pidfd, int signal)
 	return result(syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0));
 }
 
-pid_t bf_tgid_of(pid_t tid)
+/* The numbers of one line of /proc/PID/status. */
+static int read_status(pid_t pid, const char *name, unsigned numbers[2])
 {
 	char path[48], line[128];
+	size_t length = strlen(name);
 	cleanup_file FILE *status = NULL;
-	int tgid;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	status = fopen(path, "re");
 	if (!status)
 		return -errno;
 	while (fgets(line, sizeof(line), status))
-		if (sscanf(line, "Tgid: %d", &tgid) == 1)
-			return tgid;
+		if (!strncmp(line, name, length) &&
+		    sscanf(line + length, "%u %u", &numbers[0], &numbers[1]) >= 1)
+			return 0;
 	return -ESRCH;
+}
+
+pid_t bf_tgid_of(pid_t tid)
+{
+	unsigned tgid[2] = { 0 };
+	int rc = read_status(tid, "Tgid:", tgid);
+
+	return rc ? rc : (pid_t)tgid[0];
+}
+
+int64_t bf_euid_of(pid_t pid)
+{
+	unsigned real_and_effective[2] = { 0 };
+	int rc = read_status(pid, "Uid:", real_and_effective);
+
+	return rc ? rc : (int64_t)real_and_effective[1];
 }
 
 int bf_same_files(pid_t a, pid_t b)

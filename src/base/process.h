@@ -13,6 +13,9 @@ int bf_pidfd_getfd(int pidfd, int fd);
 int bf_pidfd_kill(int pidfd, int signal);
 /* The process a thread belongs to, or -errno. */
 pid_t bf_tgid_of(pid_t tid);
+/* Its effective user, or -errno. From its status and not by who owns its folder in /proc: a process may choose to have
+ * that owned by root (PR_SET_DUMPABLE). */
+int64_t bf_euid_of(pid_t pid);
 /* 1 if both threads use one descriptor table, 0 if not, -errno if that cannot be told. */
 int bf_same_files(pid_t a, pid_t b);
 /* 1 if the two descriptors of one process are the same open file. */

@@ -20,7 +20,7 @@ const struct gate_rest gate_rest_default = {
 	.sleep_us = 1000,
 };
 
-/* The program count a table has room for grows with the lists; all of it is one allocation. */
+/* The program count a table has room for grows with the lists; all of it is one allocation. Under the lock. */
 static struct gate_table *table_build(const struct gate *gate)
 {
 	size_t bells = 0, channels = 0, programs = 0;
@@ -74,29 +74,42 @@ static void gate_sync(struct gate *gate)
 	}
 }
 
-static int gate_publish(struct gate *gate)
+/* Under the lock: the poller finds a new table, made of the lists as they are. Then gate_settle. */
+static int gate_publish(struct gate *gate, struct gate_table **old)
 {
 	struct gate_table *table = table_build(gate);
-	struct gate_table *old;
 
 	if (!table)
 		return -ENOMEM;
-	old = atomic_exchange_explicit(&gate->table, table, memory_order_acq_rel);
-	gate_sync(gate);
-	free(old);
+	*old = atomic_exchange_explicit(&gate->table, table, memory_order_acq_rel);
 	return 0;
 }
 
 /* Shrinking must not fail: where no new table can be built, the program is left out of the one there is. */
-static void gate_publish_less(struct gate *gate, const struct gate_program *program)
+static void gate_publish_less(struct gate *gate, const struct gate_program *program, struct gate_table **old)
 {
-	if (gate_publish(gate) == 0)
+	if (gate_publish(gate, old) == 0)
 		return;
+	*old = NULL;
+	/* Nobody frees this one meanwhile: whoever replaces it needs the lock. */
 	struct gate_table *table = atomic_load_explicit(&gate->table, memory_order_relaxed);
 	for (size_t i = 0; i < table->program_count; i++)
 		if (table->programs[i].program == program)
 			atomic_store_explicit(&table->programs[i].is_gone, true, memory_order_release);
+}
+
+/* Without the lock: when this returns, the poller uses neither the old table nor what was left out of the new one.
+ * Others may have published since; what each of them replaced is its own to free. */
+static void gate_settle(struct gate *gate, struct gate_table *old)
+{
 	gate_sync(gate);
+	free(old);
+}
+
+void gate_set_call(struct gate *gate, void (*call)(void *context), void *context)
+{
+	gate->call = call;
+	gate->call_context = context;
 }
 
 void gate_set_rang(struct gate *gate, void (*rang)(volatile uint32_t *bell))
@@ -113,6 +126,7 @@ struct gate *gate_new(volatile uint32_t *bell, const struct gate_rest *rest, str
 		goto no_memory;
 	gate->bell = bell;
 	gate->rest = rest ? *rest : gate_rest_default;
+	pthread_mutex_init(&gate->lock, NULL);
 	atomic_store(&gate->table, table_build(gate));
 	if (!atomic_load(&gate->table))
 		goto no_memory;
@@ -139,6 +153,7 @@ void gate_free(struct gate *gate)
 	syscall(SYS_futex, &gate->want, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 	pthread_join(gate->poller, NULL);
 	free(atomic_load(&gate->table));
+	pthread_mutex_destroy(&gate->lock);
 	free(gate);
 }
 
@@ -149,23 +164,40 @@ struct gate_vgpu *gate_vgpu_add(struct gate *gate)
 	if (!vgpu)
 		return NULL;
 	vgpu->gate = gate;
-	atomic_store(&vgpu->is_open, true);
+	atomic_store(&vgpu->is_quiet, true);
+	pthread_mutex_lock(&gate->lock);
 	vgpu->next = gate->vgpus;
 	gate->vgpus = vgpu;
+	pthread_mutex_unlock(&gate->lock);
 	return vgpu;
+}
+
+/* One at a time, since each is waited for; none is added to a vGPU that is being removed. */
+static struct gate_program *first_program(struct gate_vgpu *vgpu)
+{
+	struct gate_program *program;
+
+	pthread_mutex_lock(&vgpu->gate->lock);
+	program = vgpu->programs;
+	pthread_mutex_unlock(&vgpu->gate->lock);
+	return program;
 }
 
 void gate_vgpu_remove(struct gate_vgpu *vgpu)
 {
+	struct gate_program *program;
 	struct gate_vgpu **at;
 
 	if (!vgpu)
 		return;
-	while (vgpu->programs)
-		gate_program_remove(vgpu->programs);
+	while ((program = first_program(vgpu)))
+		gate_program_remove(program);
+	/* Tables name a vGPU with each of its programs and nowhere else: the poller has none of it any more. */
+	pthread_mutex_lock(&vgpu->gate->lock);
 	for (at = &vgpu->gate->vgpus; *at != vgpu; at = &(*at)->next)
 		;
 	*at = vgpu->next;
+	pthread_mutex_unlock(&vgpu->gate->lock);
 	free(vgpu);
 }
 
@@ -176,21 +208,28 @@ struct gate_program *gate_program_add(struct gate_vgpu *vgpu)
 	if (!program)
 		return NULL;
 	program->vgpu = vgpu;
+	pthread_mutex_lock(&vgpu->gate->lock);
 	program->next = vgpu->programs;
 	vgpu->programs = program;
+	pthread_mutex_unlock(&vgpu->gate->lock);
 	return program; /* nothing to watch yet, so nothing to publish */
 }
 
 void gate_program_remove(struct gate_program *program)
 {
+	struct gate *gate = program ? program->vgpu->gate : NULL;
 	struct gate_program **at;
+	struct gate_table *old;
 
 	if (!program)
 		return;
+	pthread_mutex_lock(&gate->lock);
 	for (at = &program->vgpu->programs; *at != program; at = &(*at)->next)
 		;
 	*at = program->next;
-	gate_publish_less(program->vgpu->gate, program);
+	gate_publish_less(gate, program, &old);
+	pthread_mutex_unlock(&gate->lock);
+	gate_settle(gate, old);
 	for (struct gate_bell *b = program->bells, *next; b; b = next) {
 		next = b->next;
 		free(b);
@@ -202,40 +241,77 @@ void gate_program_remove(struct gate_program *program)
 	free(program);
 }
 
+static int publish_bell(struct gate *gate, struct gate_bell *bell, struct gate_table **old)
+{
+	struct gate_program *program = bell->program;
+	int rc;
+
+	pthread_mutex_lock(&gate->lock);
+	bell->next = program->bells;
+	program->bells = bell;
+	rc = gate_publish(gate, old);
+	if (rc)
+		program->bells = bell->next;
+	pthread_mutex_unlock(&gate->lock);
+	return rc;
+}
+
 struct gate_bell *gate_bell_add(struct gate_program *program, volatile uint32_t *page)
 {
+	struct gate *gate = program->vgpu->gate;
 	struct gate_bell *bell = calloc(1, sizeof(*bell));
+	struct gate_table *old;
 
 	if (!bell)
 		return NULL;
 	bell->program = program;
 	bell->word = (_Atomic uint32_t *)(uintptr_t)&page[GATE_BELL_WORD];
 	atomic_store(bell->word, GATE_NO_TOKEN);
-	bell->next = program->bells;
-	program->bells = bell;
-	if (gate_publish(program->vgpu->gate)) {
-		program->bells = bell->next;
+	if (publish_bell(gate, bell, &old)) {
 		free(bell);
 		return NULL;
 	}
+	gate_settle(gate, old);
 	return bell;
 }
 
 void gate_bell_remove(struct gate_bell *bell)
 {
+	struct gate *gate = bell->program->vgpu->gate;
+	struct gate_table *old;
 	struct gate_bell **at;
 
+	pthread_mutex_lock(&gate->lock);
 	for (at = &bell->program->bells; *at != bell; at = &(*at)->next)
 		;
 	*at = bell->next;
-	gate_publish_less(bell->program->vgpu->gate, bell->program);
+	gate_publish_less(gate, bell->program, &old);
+	pthread_mutex_unlock(&gate->lock);
+	gate_settle(gate, old);
 	free(bell);
+}
+
+static int publish_channel(struct gate *gate, struct gate_channel *channel, struct gate_table **old)
+{
+	struct gate_program *program = channel->program;
+	int rc;
+
+	pthread_mutex_lock(&gate->lock);
+	channel->next = program->channels;
+	program->channels = channel;
+	rc = gate_publish(gate, old);
+	if (rc)
+		program->channels = channel->next;
+	pthread_mutex_unlock(&gate->lock);
+	return rc;
 }
 
 struct gate_channel *gate_channel_add(struct gate_program *program, volatile uint32_t *program_userd,
 				      volatile uint32_t *gpu_userd)
 {
+	struct gate *gate = program->vgpu->gate;
 	struct gate_channel *channel = calloc(1, sizeof(*channel));
+	struct gate_table *old;
 
 	if (!channel)
 		return NULL;
@@ -243,13 +319,11 @@ struct gate_channel *gate_channel_add(struct gate_program *program, volatile uin
 	channel->program_userd = program_userd;
 	channel->gpu_userd = gpu_userd;
 	atomic_store(&channel->token, GATE_NO_TOKEN);
-	channel->next = program->channels;
-	program->channels = channel;
-	if (gate_publish(program->vgpu->gate)) {
-		program->channels = channel->next;
+	if (publish_channel(gate, channel, &old)) {
 		free(channel);
 		return NULL;
 	}
+	gate_settle(gate, old);
 	return channel;
 }
 
@@ -264,12 +338,17 @@ void gate_channel_set_token(struct gate_channel *channel, uint32_t token)
 
 void gate_channel_remove(struct gate_channel *channel)
 {
+	struct gate *gate = channel->program->vgpu->gate;
 	struct gate_channel **at;
+	struct gate_table *old;
 
+	pthread_mutex_lock(&gate->lock);
 	for (at = &channel->program->channels; *at != channel; at = &(*at)->next)
 		;
 	*at = channel->next;
-	gate_publish_less(channel->program->vgpu->gate, channel->program);
+	gate_publish_less(gate, channel->program, &old);
+	pthread_mutex_unlock(&gate->lock);
+	gate_settle(gate, old);
 	free(channel);
 }
 
@@ -278,28 +357,49 @@ bool gate_channel_was_used(const struct gate_channel *channel)
 	return atomic_load_explicit(&channel->was_used, memory_order_relaxed);
 }
 
+uint32_t gate_channel_sent(const struct gate_channel *channel)
+{
+	return atomic_load_explicit(&channel->sent_put, memory_order_relaxed);
+}
+
+/* To open or closed, if it is not so already. Two threads that want the same make one turn of it. */
+static bool turn_to(struct gate_vgpu *vgpu, bool is_open)
+{
+	uint64_t turns = atomic_load_explicit(&vgpu->turns, memory_order_relaxed);
+
+	do
+		if (gate_turn_is_open(turns) == is_open)
+			return false;
+	while (!atomic_compare_exchange_weak_explicit(&vgpu->turns, &turns, turns + 1, memory_order_relaxed,
+						      memory_order_relaxed));
+	return true;
+}
+
 void gate_hold(struct gate_vgpu *vgpu)
 {
-	atomic_store_explicit(&vgpu->is_open, false, memory_order_relaxed);
+	turn_to(vgpu, false);
 	gate_sync(vgpu->gate);
 }
 
 void gate_open(struct gate_vgpu *vgpu)
 {
-	if (atomic_exchange_explicit(&vgpu->is_open, true, memory_order_relaxed))
+	if (!turn_to(vgpu, true))
 		return;
+	pthread_mutex_lock(&vgpu->gate->lock);
 	for (struct gate_program *p = vgpu->programs; p; p = p->next)
 		atomic_store_explicit(&p->must_sweep, true, memory_order_release);
+	pthread_mutex_unlock(&vgpu->gate->lock);
 	gate_sync(vgpu->gate);
 }
 
 bool gate_is_open(const struct gate_vgpu *vgpu)
 {
-	return atomic_load_explicit(&vgpu->is_open, memory_order_relaxed);
+	return gate_turn_is_open(atomic_load_explicit(&vgpu->turns, memory_order_relaxed));
 }
 
 void gate_ring_again(struct gate_vgpu *vgpu)
 {
+	pthread_mutex_lock(&vgpu->gate->lock);
 	for (struct gate_program *p = vgpu->programs; p; p = p->next)
 		for (struct gate_channel *c = p->channels; c; c = c->next) {
 			uint32_t token = atomic_load(&c->token);
@@ -308,6 +408,32 @@ void gate_ring_again(struct gate_vgpu *vgpu)
 			if (token != GATE_NO_TOKEN)
 				gate_ring(vgpu->gate, token);
 		}
+	pthread_mutex_unlock(&vgpu->gate->lock);
+}
+
+void gate_vgpu_quiet(struct gate_vgpu *vgpu)
+{
+	/* Pairs with the poller's clearing in vgpu_forwarded. If the poller is just about to clear an older mark, this
+	 * one goes with it, but then the poller calls after that, and what it passed on is the first since. */
+	atomic_store_explicit(&vgpu->is_quiet, true, memory_order_release);
+}
+
+struct gate_vgpu_counts gate_vgpu_counts(const struct gate_vgpu *vgpu)
+{
+	uint64_t turns = atomic_load_explicit(&vgpu->turns, memory_order_relaxed);
+	struct gate_vgpu_counts counts = {
+		.rings = atomic_load_explicit(&vgpu->rings, memory_order_relaxed),
+		.forwards = atomic_load_explicit(&vgpu->forwards, memory_order_relaxed),
+		.last_forward_ns = atomic_load_explicit(&vgpu->last_forward_ns, memory_order_relaxed),
+	};
+
+	/* Both pair with the poller's release store of the same word: the time was written before it. */
+	if (!atomic_load_explicit(&vgpu->is_quiet, memory_order_acquire))
+		counts.woke_ns = atomic_load_explicit(&vgpu->woke_ns, memory_order_relaxed);
+	if (!gate_turn_is_open(turns) &&
+	    atomic_load_explicit(&vgpu->waiting_turn, memory_order_acquire) == turns)
+		counts.waiting_since_ns = atomic_load_explicit(&vgpu->waiting_ns, memory_order_relaxed);
+	return counts;
 }
 
 struct gate_counts gate_counts(const struct gate *gate)

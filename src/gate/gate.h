@@ -1,6 +1,9 @@
 /* gate: the doorbells of every program on one GPU. Decides nothing: it is told which vGPUs are open, and
  * carries GP_PUT and doorbell rings from the pages programs write to the ones the GPU reads.
- * Its poller is the only hot loop: it never allocates, locks or logs, and sleeps only when nobody rings. */
+ * Its poller is the only hot loop: it never allocates, locks or logs, and sleeps only when nobody rings.
+ *
+ * Any thread may call anything here at any time, but for what is said of setting up, and as long as nobody uses what
+ * another removes. */
 #ifndef BELFRY_GATE_H
 #define BELFRY_GATE_H
 
@@ -36,6 +39,9 @@ extern const struct gate_rest gate_rest_default;
 struct gate *gate_new(volatile uint32_t *bell, const struct gate_rest *rest, struct bf_error *err);
 /* A bell that no hardware hears: call this after every ring. Before anything is added. */
 void gate_set_rang(struct gate *gate, void (*rang)(volatile uint32_t *bell));
+/* Called by the poller, so it must be quick and wait for nobody: when a vGPU starts to wait behind its closed gate, and
+ * when something is passed on for a quiet one. Before anything is added. */
+void gate_set_call(struct gate *gate, void (*call)(void *context), void *context);
 /* Everything added must have been removed. */
 void gate_free(struct gate *gate);
 
@@ -58,14 +64,19 @@ void gate_channel_set_token(struct gate_channel *channel, uint32_t token);
 void gate_channel_remove(struct gate_channel *channel);
 /* Whether anything was ever passed on for it. Exact while its vGPU is held. */
 bool gate_channel_was_used(const struct gate_channel *channel);
+/* The GP_PUT that was last passed on for it. Exact while its vGPU is held. */
+uint32_t gate_channel_sent(const struct gate_channel *channel);
 
 /* When hold returns, nothing submitted from now on reaches the GPU until open. What the GPU was told before
- * runs on. Both are idempotent. */
+ * runs on. Both are idempotent, and take as long as the poller takes to go around: microseconds. */
 void gate_hold(struct gate_vgpu *vgpu);
 void gate_open(struct gate_vgpu *vgpu);
 bool gate_is_open(const struct gate_vgpu *vgpu);
 /* Ring for every channel again: a channel that was disabled forgets that it has work. */
 void gate_ring_again(struct gate_vgpu *vgpu);
+/* Tell when something is next passed on for it: woke_ns below. A new vGPU is quiet. What was passed on while this
+ * was called may have been before or after: look at last_forward_ns afterwards. */
+void gate_vgpu_quiet(struct gate_vgpu *vgpu);
 
 /* What the poller counted. */
 struct gate_counts {
@@ -75,6 +86,14 @@ struct gate_counts {
 	uint64_t swept;	   /* submissions found without their ring: two threads rang at once */
 };
 struct gate_counts gate_counts(const struct gate *gate);
+/* Of one vGPU. Times are CLOCK_MONOTONIC, as the poller last looked at it: microseconds late or early. */
+struct gate_vgpu_counts {
+	uint64_t rings, forwards;
+	uint64_t waiting_since_ns; /* when a bell first rang behind its closed gate; 0: none that is known */
+	uint64_t last_forward_ns;  /* 0: nothing was ever passed on */
+	uint64_t woke_ns;	   /* the first passed on since it was quiet; 0: still quiet */
+};
+struct gate_vgpu_counts gate_vgpu_counts(const struct gate_vgpu *vgpu);
 /* CPU time the poller has used, in ns. */
 uint64_t gate_cpu_ns(const struct gate *gate);
 

@@ -1,6 +1,7 @@
 /* The hot loop. */
 #include "gate/poller.h"
 
+#include <limits.h>
 #include <linux/futex.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -42,6 +43,36 @@ static inline void count(_Atomic uint64_t *counter)
 			      memory_order_relaxed);
 }
 
+static void call_house(struct gate *gate)
+{
+	if (gate->call)
+		gate->call(gate->call_context);
+}
+
+/* Something was passed on. The house has set is_quiet (gate_vgpu_quiet) and waits to be called. */
+static void vgpu_forwarded(struct gate *gate, struct gate_vgpu *vgpu)
+{
+	count(&vgpu->forwards);
+	atomic_store_explicit(&vgpu->last_forward_ns, gate->now_ns, memory_order_relaxed);
+	if (!atomic_load_explicit(&vgpu->is_quiet, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&vgpu->woke_ns, gate->now_ns, memory_order_relaxed);
+	/* Pairs with the acquire in gate_vgpu_counts: whoever finds it cleared finds woke_ns. */
+	atomic_store_explicit(&vgpu->is_quiet, false, memory_order_release);
+	call_house(gate);
+}
+
+/* A bell rang behind the gate when it was closed for the `turns`th time. */
+static void vgpu_waits(struct gate *gate, struct gate_vgpu *vgpu, uint64_t turns)
+{
+	if (atomic_load_explicit(&vgpu->waiting_turn, memory_order_relaxed) == turns)
+		return;
+	atomic_store_explicit(&vgpu->waiting_ns, gate->now_ns, memory_order_relaxed);
+	/* Pairs with the acquire in gate_vgpu_counts: whoever finds this turn finds its time. */
+	atomic_store_explicit(&vgpu->waiting_turn, turns, memory_order_release);
+	call_house(gate);
+}
+
 /* Pass on what the channel has queued since last time. The program stored its ring entries and GP_PUT before
  * it rang (it fences in between), so reading GP_PUT after taking the bell sees at least that ring's work. */
 static bool channel_forward(struct gate *gate, struct gate_channel *ch)
@@ -52,14 +83,24 @@ static bool channel_forward(struct gate *gate, struct gate_channel *ch)
 	if (token == GATE_NO_TOKEN)
 		return false;
 	put = ch->program_userd[GATE_GP_PUT_WORD];
-	if (put == ch->sent_put)
+	if (put == atomic_load_explicit(&ch->sent_put, memory_order_relaxed))
 		return false;
 	atomic_store_explicit(&ch->was_used, true, memory_order_relaxed);
 	ch->gpu_userd[GATE_GP_PUT_WORD] = put;
 	wmb_before_doorbell();
 	gate_ring(gate, token);
-	ch->sent_put = put;
+	/* Only the poller writes it; others read. */
+	atomic_store_explicit(&ch->sent_put, put, memory_order_relaxed);
 	count(&gate->forwards);
+	return true;
+}
+
+/* The same, found without a ring of its own. */
+static bool channel_look(struct gate *gate, struct gate_vgpu *vgpu, struct gate_channel *ch)
+{
+	if (!channel_forward(gate, ch))
+		return false;
+	vgpu_forwarded(gate, vgpu);
 	return true;
 }
 
@@ -68,7 +109,7 @@ static bool channel_return_get(struct gate_channel *ch)
 {
 	uint32_t get;
 
-	if (ch->seen_get == ch->sent_put)
+	if (ch->seen_get == atomic_load_explicit(&ch->sent_put, memory_order_relaxed))
 		return false;
 	get = ch->gpu_userd[GATE_GP_GET_WORD];
 	if (get == ch->seen_get)
@@ -83,20 +124,28 @@ static bool channel_return_get(struct gate_channel *ch)
  * them in a while (look_at_all). */
 static void program_rang(struct gate *gate, struct gate_watch *watch, uint32_t token)
 {
-	bool is_open = atomic_load_explicit(&watch->vgpu->is_open, memory_order_relaxed);
+	uint64_t turns = atomic_load_explicit(&watch->vgpu->turns, memory_order_relaxed);
 	struct gate_program *program = watch->program;
 	struct gate_channel *rung = NULL;
+	bool is_sent = false;
 
 	for (size_t i = 0; i < watch->channel_count && !rung; i++)
 		if (atomic_load_explicit(&watch->channels[i]->token, memory_order_relaxed) == token)
 			rung = watch->channels[i];
-	if (rung && is_open) /* first of all; a closed gate looks at everything when it opens */
-		channel_forward(gate, rung);
-	program->rang_ns = bf_now_ns();
+	if (rung &&
+	    gate_turn_is_open(turns)) /* first of all; a closed gate looks at everything when it opens */
+		is_sent = channel_forward(gate, rung);
+	program->rang_ns = gate->now_ns = bf_now_ns();
 	program->recent_left = program->all_left = watch->channel_count;
-	if (rung)
-		rung->rang_ns = program->rang_ns;
 	count(rung ? &gate->rings : &gate->strange);
+	if (!rung)
+		return;
+	rung->rang_ns = program->rang_ns;
+	count(&watch->vgpu->rings);
+	if (is_sent)
+		vgpu_forwarded(gate, watch->vgpu);
+	else if (!gate_turn_is_open(turns))
+		vgpu_waits(gate, watch->vgpu, turns);
 }
 
 /* One channel a pass, since a look may cost a bus read and others may be ringing. */
@@ -109,7 +158,7 @@ static void look_at_recent(struct gate *gate, struct gate_watch *watch)
 
 		if (ch->rang_ns == program->rang_ns || program->rang_ns - ch->rang_ns > RECENT_NS)
 			continue;
-		if (channel_forward(gate, ch))
+		if (channel_look(gate, watch->vgpu, ch))
 			count(&gate->swept);
 		return;
 	}
@@ -126,7 +175,7 @@ static void look_at_all(struct gate *gate, struct gate_watch *watch, uint64_t no
 	program->all_ns = now_ns;
 	program->all_left--;
 	program->all_at = (program->all_at + 1) % watch->channel_count;
-	if (channel_forward(gate, watch->channels[program->all_at])) {
+	if (channel_look(gate, watch->vgpu, watch->channels[program->all_at])) {
 		watch->channels[program->all_at]->rang_ns = now_ns;
 		count(&gate->swept);
 	}
@@ -166,11 +215,11 @@ static bool program_pass(struct gate *gate, struct gate_watch *watch, uint64_t n
 	}
 	if (now_ns)
 		return_gets(watch);
-	if (!watch->channel_count || !atomic_load_explicit(&watch->vgpu->is_open, memory_order_relaxed))
+	if (!watch->channel_count || !gate_is_open(watch->vgpu))
 		return rang;
 	if (take_must_sweep(watch->program)) {
 		for (size_t i = 0; i < watch->channel_count; i++)
-			channel_forward(gate, watch->channels[i]);
+			channel_look(gate, watch->vgpu, watch->channels[i]);
 		return true;
 	}
 	if (!rang)
@@ -194,13 +243,13 @@ static void answer_house(struct gate *gate, uint32_t want)
 		return;
 	/* Pairs with gate_sync's acquire: this pass used nothing older than `want`. */
 	atomic_store_explicit(&gate->seen, want, memory_order_release);
-	syscall(SYS_futex, &gate->seen, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	syscall(SYS_futex, &gate->seen, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 void *gate_poller_main(void *arg)
 {
 	struct gate *gate = arg;
-	uint64_t last_ring_ns = bf_now_ns(), now_ns = last_ring_ns;
+	uint64_t last_ring_ns = gate->now_ns = bf_now_ns();
 	unsigned spins = 0;
 
 	prctl(PR_SET_NAME, "belfry-gate");
@@ -213,30 +262,29 @@ void *gate_poller_main(void *arg)
 		bool look_at_clock = ++spins % SPINS_PER_CLOCK == 0;
 
 		if (look_at_clock)
-			now_ns = bf_now_ns();
+			gate->now_ns = bf_now_ns();
 		for (size_t i = 0; i < table->program_count; i++) {
 			struct gate_watch *watch = &table->programs[i];
 
 			if (atomic_load_explicit(&watch->is_gone, memory_order_acquire))
 				continue;
-			rang |= program_pass(gate, watch, look_at_clock ? now_ns : 0);
-			is_sweeping |= watch->program->all_left != 0 &&
-				       atomic_load_explicit(&watch->vgpu->is_open, memory_order_relaxed);
+			rang |= program_pass(gate, watch, look_at_clock ? gate->now_ns : 0);
+			is_sweeping |= watch->program->all_left != 0 && gate_is_open(watch->vgpu);
 		}
 		answer_house(gate, want);
 		if (rang) {
-			last_ring_ns = now_ns = bf_now_ns();
+			last_ring_ns = gate->now_ns = bf_now_ns();
 			continue;
 		}
 		if (!table->bell_count) {
 			rest(gate, want, 0);
-			last_ring_ns = bf_now_ns();
-		} else if (is_sweeping || now_ns - last_ring_ns < gate->rest.spin_us * 1000) {
+			last_ring_ns = gate->now_ns = bf_now_ns();
+		} else if (is_sweeping || gate->now_ns - last_ring_ns < gate->rest.spin_us * 1000) {
 			relax();
 		} else {
 			rest(gate, want,
-			     now_ns - last_ring_ns < gate->rest.awake_us * 1000 ? gate->rest.doze_us
-										: gate->rest.sleep_us);
+			     gate->now_ns - last_ring_ns < gate->rest.awake_us * 1000 ? gate->rest.doze_us
+										      : gate->rest.sleep_us);
 			spins = SPINS_PER_CLOCK - 1; /* time has passed: look at the clock next */
 		}
 	}

@@ -20,10 +20,11 @@ struct gate_channel {
 	volatile uint32_t *gpu_userd;
 	_Atomic uint32_t token;
 	_Atomic bool was_used;	   /* by the poller, on the first submission */
+	_Atomic uint32_t sent_put; /* by the poller, on each */
 	struct gate_channel *next; /* gate_program::channels */
 
 	/* The poller's own. */
-	uint32_t sent_put, seen_get;
+	uint32_t seen_get;
 	uint64_t rang_ns;
 };
 
@@ -43,9 +44,18 @@ struct gate_program {
 
 struct gate_vgpu {
 	struct gate *gate;
-	_Atomic bool is_open;
+	/* How often it was closed and opened: even when it is open, odd when it is closed. Only the house writes it. */
+	_Atomic uint64_t turns;
+	/* Set by the house, cleared by the poller; see vgpu_forwarded and gate_vgpu_quiet. */
+	_Atomic bool is_quiet;
 	struct gate_program *programs;
 	struct gate_vgpu *next; /* gate::vgpus */
+
+	/* Only the poller writes these; others read. */
+	_Atomic uint64_t rings, forwards, last_forward_ns, woke_ns;
+	/* A bell rang when `turns` was waiting_turn, first at waiting_ns. It is one of now only if turns is still the
+	 * same, so opening the gate clears it without another word, and cannot clear one that comes later. */
+	_Atomic uint64_t waiting_turn, waiting_ns;
 };
 
 /* One program, as the poller sees it. */
@@ -66,9 +76,14 @@ struct gate_table {
 struct gate {
 	volatile uint32_t *bell;
 	void (*rang)(volatile uint32_t *bell); /* NULL: hardware hears the bell */
+	void (*call)(void *context);	       /* or NULL */
+	void *call_context;
 	struct gate_rest rest;
-	struct gate_vgpu *vgpus;
 	pthread_t poller;
+	/* Of the lists, vgpus and all below, and of storing `table`. Never held while waiting for the poller, which
+	 * never takes it. */
+	pthread_mutex_t lock;
+	struct gate_vgpu *vgpus;
 
 	_Atomic(struct gate_table *) table;
 	_Atomic uint32_t want; /* a futex the poller rests on */
@@ -76,11 +91,21 @@ struct gate {
 	_Atomic bool is_ending;
 
 	_Atomic uint64_t rings, forwards, strange, swept;
+
+	/* The poller's own. */
+	uint64_t now_ns; /* when it last looked at the clock */
 };
 
+static inline bool gate_turn_is_open(uint64_t turns)
+{
+	return turns % 2 == 0;
+}
+
+/* By the poller, and by the house (gate_ring_again): each ring is one store. */
 static inline void gate_ring(struct gate *gate, uint32_t token)
 {
-	gate->bell[GATE_BELL_WORD] = token;
+	atomic_store_explicit((_Atomic uint32_t *)(uintptr_t)&gate->bell[GATE_BELL_WORD], token,
+			      memory_order_relaxed);
 	if (gate->rang)
 		gate->rang(gate->bell);
 }

@@ -21,7 +21,7 @@
 #include "server/protocol.h"
 #include "server/signals.h"
 
-enum { AUDIT_S = 1 };
+enum { AUDIT_S = 1, ONLY_RUN = 1 };
 
 /* The software GPU computes on the processors that the poller would spin on. */
 static const struct gate_rest rest_beside_soft = {
@@ -137,6 +137,8 @@ static int start(struct daemon *daemon, struct bf_error *err)
 	if (!daemon->device)
 		return -err->code;
 	rc = check_mem(daemon, err);
+	if (!rc && daemon->device->ops->supervise)
+		rc = daemon->device->ops->supervise(daemon->device, getpid(), err);
 	if (rc)
 		return rc;
 	rc = program_prepare(options->argv, getpgid(getppid()), daemon->device, &daemon->program, err);
@@ -146,10 +148,11 @@ static int start(struct daemon *daemon, struct bf_error *err)
 	if (!daemon->gate)
 		return -err->code;
 	gate_set_rang(daemon->gate, daemon->device->rang);
-	daemon->warden = warden_new(bf_take_fd(&daemon->program.listener), daemon->device, daemon->gate,
-				    &options->warden, err);
+	daemon->warden = warden_new(daemon->device, daemon->gate, &options->warden, err);
 	daemon->control.warden = daemon->warden;
-	return daemon->warden ? 0 : -err->code;
+	if (!daemon->warden)
+		return -err->code;
+	return warden_add_run(daemon->warden, ONLY_RUN, bf_take_fd(&daemon->program.listener), NULL, err);
 }
 
 static void end(struct daemon *daemon)

@@ -29,7 +29,9 @@ enum soft_request_kind {
 	SOFT_REQUEST_CALL,     /* an ioctl: nr; the argument and its parameters follow */
 	SOFT_REQUEST_MAP,      /* an mmap: offset, bytes; the answer brings memory */
 	SOFT_REQUEST_WHAT_IS, /* inode: is this socket a file of ours? The answer's rc: SOFT_FILE_*, or -ENOENT */
-	SOFT_REQUEST_SUPERVISE, /* as long as this file is open, calls of my descendants are taken from me only */
+	/* nr: a process. As long as this file is open, calls of its descendants, not of itself, are taken from me only. As
+	 * often as wanted. */
+	SOFT_REQUEST_SUPERVISE,
 	SOFT_REQUEST_STATUS, /* the answer brings struct soft_status as its argument */
 	SOFT_REQUEST_STOP,   /* end the software GPU; only its owner may */
 };

@@ -10,7 +10,7 @@ enum { SURPLUS_LOOKS = 2 };
 /* Reading the maps of every process is not cheap: only every so many audits. */
 enum { MANAGED_EVERY = 4 };
 
-void warden_audit(struct warden *warden)
+static void audit(struct warden *warden)
 {
 	char why[256];
 
@@ -38,11 +38,40 @@ void warden_audit(struct warden *warden)
 	}
 }
 
+void warden_audit(struct warden *warden)
+{
+	pthread_mutex_lock(&warden->lock);
+	audit(warden);
+	pthread_mutex_unlock(&warden->lock);
+}
+
+static enum warden_gate gate_of(struct warden *warden)
+{
+	enum warden_gate gate;
+
+	pthread_mutex_lock(&warden->turn_lock);
+	gate = warden->is_stopped ? WARDEN_STOPPED : warden->is_held ? WARDEN_HELD : WARDEN_OPEN;
+	pthread_mutex_unlock(&warden->turn_lock);
+	return gate;
+}
+
+static void report_gate(struct warden *warden, struct warden_report *report)
+{
+	struct gate_vgpu_counts own = gate_vgpu_counts(warden->gate_vgpu);
+	struct gate_counts all = gate_counts(warden->gate);
+
+	report->gate = gate_of(warden);
+	report->rings = own.rings;
+	report->forwards = own.forwards;
+	report->strange = all.strange;
+	report->swept = all.swept;
+	report->gate_cpu_ns = gate_cpu_ns(warden->gate);
+}
+
 void warden_report(struct warden *warden, struct warden_report *report)
 {
-	struct gate_counts counts = gate_counts(warden->gate);
-
 	memset(report, 0, sizeof(*report));
+	pthread_mutex_lock(&warden->lock);
 	warden_reconcile(warden);
 	for (struct process *p = warden->processes; p; p = p->next) {
 		uint64_t driver = warden_driver_bytes(warden, p->pid);
@@ -62,13 +91,9 @@ void warden_report(struct warden *warden, struct warden_report *report)
 	report->mem_managed_bytes = ledger_managed(warden->ledger);
 	report->timeslice_us = warden->options.timeslice_us;
 	report->interleave = warden->options.interleave;
-	report->gate = warden->is_stopped ? WARDEN_STOPPED : warden->is_held ? WARDEN_HELD : WARDEN_OPEN;
 	report->channels = warden->channels;
 	report->calls = warden->calls;
 	report->refusals = warden->refusals;
-	report->rings = counts.rings;
-	report->forwards = counts.forwards;
-	report->strange = counts.strange;
-	report->swept = counts.swept;
-	report->gate_cpu_ns = gate_cpu_ns(warden->gate);
+	report_gate(warden, report);
+	pthread_mutex_unlock(&warden->lock);
 }

@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "base/own.h"
-#include "base/process.h"
 #include "warden/state.h"
 
 enum {
@@ -34,8 +33,7 @@ struct answer site_status(struct site *site, uint32_t status)
 	if (site->call.status_at < 0)
 		return RETURN(status ? -EINVAL : 0);
 	memcpy(site->arg + site->call.status_at, &status, sizeof(status));
-	if (bf_poke((pid_t)site->request->pid, site->arg_at + (uint64_t)site->call.status_at, &status,
-		    sizeof(status)))
+	if (site_poke(site, site->arg_at + (uint64_t)site->call.status_at, &status, sizeof(status)))
 		return RETURN(-EFAULT);
 	return RETURN(0);
 }
@@ -48,7 +46,8 @@ struct answer site_refuse(struct site *site, uint32_t status, const char *why)
 	return site_status(site, status);
 }
 
-int site_poke_changes(pid_t pid, uint64_t at, const uint8_t *before, const uint8_t *after, size_t bytes)
+int site_poke_changes(struct site *site, uint64_t at, const uint8_t *before, const uint8_t *after,
+		      size_t bytes)
 {
 	size_t from = 0, to = bytes;
 
@@ -56,7 +55,7 @@ int site_poke_changes(pid_t pid, uint64_t at, const uint8_t *before, const uint8
 		from++;
 	while (to > from && before[to - 1] == after[to - 1])
 		to--;
-	return from == to ? 0 : bf_poke(pid, at + from, after + from, to - from);
+	return from == to ? 0 : site_poke(site, at + from, after + from, to - from);
 }
 
 static void put64(uint8_t *at, uint64_t value)
@@ -68,7 +67,6 @@ int site_perform(struct site *site, void *params, uint32_t params_size)
 {
 	struct device *device = site->warden->device;
 	const struct rm_call *call = &site->call;
-	pid_t tid = (pid_t)site->request->pid;
 	cleanup_close int file = site_take_file(site, site->fd);
 	cleanup_free uint8_t *before = params_size ? malloc(params_size) : NULL;
 	uint8_t arg[RM_ARG_MAX];
@@ -89,7 +87,7 @@ int site_perform(struct site *site, void *params, uint32_t params_size)
 		put64(arg + PARAMS_AT, (uintptr_t)params);
 	}
 	if (call->rights) {
-		if (bf_peek(tid, call->rights, rights, sizeof(rights[0])))
+		if (site_peek(site, call->rights, rights, sizeof(rights[0])))
 			return -EFAULT;
 		put64(arg + RIGHTS_AT, (uintptr_t)rights);
 	}
@@ -101,8 +99,8 @@ int site_perform(struct site *site, void *params, uint32_t params_size)
 	if (call->rights)
 		put64(arg + RIGHTS_AT, call->rights);
 	/* What was done is done, whether the program can be told or not: the caller must note it in either case. */
-	if (site_poke_changes(tid, site->arg_at, site->arg, arg, call->size) ||
-	    (params_size && site_poke_changes(tid, call->params, before, params, params_size)))
+	if (site_poke_changes(site, site->arg_at, site->arg, arg, call->size) ||
+	    (params_size && site_poke_changes(site, call->params, before, params, params_size)))
 		site->is_untold = true;
 	memcpy(site->arg, arg, call->size);
 	if (call->object_at >= 0)
@@ -133,9 +131,9 @@ uint8_t *site_take_params(struct site *site, uint32_t *size, int *rc)
 		return NULL;
 	}
 	if (is_guess) /* as much of it as there is */
-		while (*size > 8 && bf_peek((pid_t)site->request->pid, call->params, params, *size))
+		while (*size > 8 && site_peek(site, call->params, params, *size))
 			*size /= 2;
-	else if (bf_peek((pid_t)site->request->pid, call->params, params, *size))
+	else if (site_peek(site, call->params, params, *size))
 		*rc = -EFAULT;
 	if (*rc) {
 		free(params);
@@ -336,21 +334,29 @@ static struct answer alloc_call(struct site *site)
 	}
 }
 
+/* What a group has had of the GPU is asked for before it goes, alone or with what it is part of. */
+static bool may_hold_groups(const struct ledger_object *object)
+{
+	return object && (object->kind == RM_KIND_GROUP || object->kind == RM_KIND_DEVICE ||
+			  object->kind == RM_KIND_ROOT);
+}
+
 static struct answer free_call(struct site *site)
 {
 	const struct rm_call *call = &site->call;
 	struct ledger_object *object = ledger_find(site->warden->ledger, call->client, call->object);
-	struct client *client;
+	struct client *client = client_find(site->warden, call->client);
 	int rc;
 
 	if (object && object->kind == RM_KIND_DOORBELL) {
 		ledger_remove(site->warden->ledger, call->client, call->object);
 		return site_status(site, RM_OK);
 	}
+	if (client && may_hold_groups(object))
+		groups_ask_time(site->warden, client);
 	rc = site_perform(site, NULL, 0);
 	if (rc || site_status_of(site))
 		return RETURN(rc);
-	client = client_find(site->warden, call->client);
 	if (client && call->object == call->client)
 		client_gone(site->warden, client);
 	else if (call->object == call->client)
@@ -440,8 +446,7 @@ static struct answer import_call(struct site *site)
 	uint8_t params[IMPORTS_SIZE];
 	int theirs, rc;
 
-	if (site->call.params_size != expected ||
-	    bf_peek((pid_t)site->request->pid, site->call.params, params, expected))
+	if (site->call.params_size != expected || site_peek(site, site->call.params, params, expected))
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	memcpy(&theirs, params + IMPORT_FD_AT, sizeof(theirs));
 	cleanup_close int ours = site_take_file(site, theirs);
@@ -464,7 +469,7 @@ static struct answer token_call(struct site *site)
 	int rc;
 
 	if (site->call.params_size != sizeof(token) ||
-	    bf_peek((pid_t)site->request->pid, site->call.params, &token, sizeof(token)))
+	    site_peek(site, site->call.params, &token, sizeof(token)))
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	rc = site_perform(site, &token, sizeof(token));
 	client = client_find(site->warden, site->call.client);
@@ -484,14 +489,13 @@ static bool is_doorbell(const struct site *site, uint32_t memory)
 static struct answer address_space_call(struct site *site)
 {
 	enum { OBJECT_AT = 0, TYPE_AT = 8, SIZE = 12, REGISTERS = 3 };
-	pid_t tid = (pid_t)site->request->pid;
 	uint32_t object, type = REGISTERS;
 
 	if (site->call.params_size != SIZE ||
-	    bf_peek(tid, site->call.params + OBJECT_AT, &object, sizeof(object)) ||
+	    site_peek(site, site->call.params + OBJECT_AT, &object, sizeof(object)) ||
 	    !is_doorbell(site, object))
 		return PASS;
-	if (bf_poke(tid, site->call.params + TYPE_AT, &type, sizeof(type)))
+	if (site_poke(site, site->call.params + TYPE_AT, &type, sizeof(type)))
 		return RETURN(-EFAULT);
 	return site_status(site, RM_OK);
 }
@@ -560,7 +564,6 @@ static struct answer heap_call(struct site *site)
 {
 	enum { INFO_TOTAL_AT = 24, INFO_FREE_AT = 32 };
 	struct ledger *ledger = site->warden->ledger;
-	pid_t tid = (pid_t)site->request->pid;
 	uint64_t total = ledger_limit(ledger), room;
 	int rc;
 
@@ -573,8 +576,8 @@ static struct answer heap_call(struct site *site)
 			return RETURN(rc);
 		total = lower(total ? total : UINT64_MAX, site->arg + INFO_TOTAL_AT);
 		room = lower(ledger_room(ledger), site->arg + INFO_FREE_AT);
-		if (bf_poke(tid, site->arg_at + INFO_TOTAL_AT, &total, sizeof(total)) ||
-		    bf_poke(tid, site->arg_at + INFO_FREE_AT, &room, sizeof(room)))
+		if (site_poke(site, site->arg_at + INFO_TOTAL_AT, &total, sizeof(total)) ||
+		    site_poke(site, site->arg_at + INFO_FREE_AT, &room, sizeof(room)))
 			return RETURN(-EFAULT);
 		return RETURN(0);
 	default:

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/own.h"
-#include "base/process.h"
 #include "warden/state.h"
 
 enum { PARAMS_AT = 16, ARG_MAX_BYTES = 16384 };
@@ -40,7 +39,7 @@ static uint8_t *take_arg(struct site *site, uint32_t size, int *rc)
 		*rc = -ENOMEM;
 	else if (size <= RM_ARG_MAX)
 		memcpy(arg, site->arg, size);
-	else if (size > ARG_MAX_BYTES || bf_peek((pid_t)site->request->pid, site->arg_at, arg, size))
+	else if (size > ARG_MAX_BYTES || site_peek(site, site->arg_at, arg, size))
 		*rc = -EFAULT;
 	return arg;
 }
@@ -49,7 +48,6 @@ struct answer site_carry(struct site *site)
 {
 	struct device *device = site->warden->device;
 	const struct rm_call *call = &site->call;
-	pid_t tid = (pid_t)site->request->pid;
 	int at = file_at(call), rc, params_rc = 0;
 	cleanup_close int file = site_take_file(site, site->fd), named = -1;
 	cleanup_free uint8_t *before = take_arg(site, call->size, &rc), *arg = NULL, *params = NULL,
@@ -86,8 +84,8 @@ struct answer site_carry(struct site *site)
 		memcpy(arg + at, before + at, sizeof(int));
 	if (rc)
 		return RETURN(rc);
-	if (site_poke_changes(tid, site->arg_at, before, arg, call->size) ||
-	    (params && site_poke_changes(tid, call->params, params_before, params, params_size)))
+	if (site_poke_changes(site, site->arg_at, before, arg, call->size) ||
+	    (params && site_poke_changes(site, call->params, params_before, params, params_size)))
 		return RETURN(-EFAULT);
 	return RETURN(0);
 }

@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/own.h"
+#include "base/process.h"
 #include "warden/state.h"
 
 enum {
@@ -144,6 +146,20 @@ static int make_on_page(struct site *site, int control_fd, const struct client *
 	return rc ? bf_fail(err, -rc, "%s", strerror(-rc)) : 0;
 }
 
+/* The driver goes by who makes the call, and that is us: a channel made by root may copy from and to any physical
+ * address. A program of an ordinary user must not get more by us than it would by itself. */
+static void deny_privilege(const struct site *site, uint8_t *params)
+{
+	uint8_t *at = params + site->warden->device->layout->channel_flags;
+	uint32_t flags;
+
+	if (geteuid() != 0 || bf_euid_of(site->process->pid) == 0)
+		return;
+	memcpy(&flags, at, sizeof(flags));
+	flags |= RM_CHANNEL_DENY_PHYSICAL_CE | RM_CHANNEL_DENY_AUTH_PRIV;
+	memcpy(at, &flags, sizeof(flags));
+}
+
 struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t size)
 {
 	struct warden *warden = site->warden;
@@ -162,6 +178,7 @@ struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t si
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	memcpy(&memory, params + layout->channel_userd_memory, sizeof(memory));
 	memcpy(&offset, params + layout->channel_userd_offset, sizeof(offset));
+	deny_privilege(site, params);
 	channel = channel_prepare(site, control_fd, client, memory, offset, &err);
 	if (!channel || make_on_page(site, control_fd, client, channel, params, size, &err)) {
 		warden->refusals++;

@@ -70,22 +70,56 @@ bool client_owns_file(struct warden *warden, const struct client *client, int fi
 		       sizeof(ids)) == 0;
 }
 
-/* Look through one table of descriptors: of a process, or of a thread that has its own. */
-static int search_table(struct warden *warden, const char *path, int pidfd, struct client *client,
-			bool is_own)
+/* Whose table is looked through: of a process, or of a thread that has its own. */
+struct holder {
+	struct warden *warden;
+	const struct process *process; /* NULL: a stranger */
+	pid_t tid;
+	int pidfd; /* a stranger's */
+};
+
+/* A stranger was left the file by somebody of a run, and whatever reaches that run's processes may reach it. */
+static int stranger_get_fd(const struct holder *holder, int number)
 {
+	int file = bf_pidfd_getfd(holder->pidfd, number);
+
+	for (struct run *r = holder->warden->runs; r && file < 0; r = r->next)
+		if (r->reach.get_fd)
+			file = r->reach.get_fd(r->reach.context, holder->tid, number);
+	return file;
+}
+
+static int holder_get_fd(const struct holder *holder, int number)
+{
+	return holder->process ? process_get_fd(holder->process, holder->tid, number)
+			       : stranger_get_fd(holder, number);
+}
+
+/* Whether this failure to get a descriptor means that nobody could look, not that it is gone: a helper that does not
+ * answer. Of strangers nothing is said: those of other wardens are not ours to reach. */
+static bool is_out_of_reach(const struct holder *holder, int failure)
+{
+	return holder->process && holder->process->reach.get_fd && failure != -EBADF && failure != -ESRCH;
+}
+
+/* -ENOENT: it is not there. Otherwise that could not be told. */
+static int search_table(const struct holder *holder, const char *path, struct client *client, bool is_own)
+{
+	struct device *device = holder->warden->device;
 	DIR *files = opendir(path);
-	int found = -ENOENT;
+	int found = -ENOENT, unreached = -ENOENT;
 
 	for (struct dirent *entry; files && found < 0 && (entry = readdir(files));) {
 		int number = atoi(entry->d_name);
 		struct stat st;
 
 		if (entry->d_name[0] == '.' || fstatat(dirfd(files), entry->d_name, &st, 0) ||
-		    warden->device->ops->classify(warden->device, &st) != DEVICE_FILE_CONTROL)
+		    device->ops->classify(device, &st) != DEVICE_FILE_CONTROL)
 			continue;
-		cleanup_close int file = bf_pidfd_getfd(pidfd, number);
-		if (file >= 0 && client_owns_file(warden, client, file)) {
+		cleanup_close int file = holder_get_fd(holder, number);
+		if (file < 0 && is_out_of_reach(holder, file))
+			unreached = file;
+		if (file >= 0 && client_owns_file(holder->warden, client, file)) {
 			if (is_own)
 				client->control_fd = number;
 			found = bf_take_fd(&file);
@@ -93,7 +127,13 @@ static int search_table(struct warden *warden, const char *path, int pidfd, stru
 	}
 	if (files)
 		closedir(files);
-	return found;
+	return found < 0 ? unreached : found;
+}
+
+/* What two searches have found together. */
+static int either(int one, int other)
+{
+	return one >= 0 || other == -ENOENT ? one : other;
 }
 
 /* Threads that have left their process's table (unshare(CLONE_FILES)). */
@@ -106,14 +146,13 @@ static int search_threads(struct warden *warden, const struct process *process, 
 	snprintf(path, sizeof(path), "/proc/%d/task", process->pid);
 	tasks = opendir(path);
 	for (struct dirent *entry; tasks && found < 0 && (entry = readdir(tasks));) {
-		pid_t tid = (pid_t)atoi(entry->d_name);
+		struct holder holder = { warden, process, (pid_t)atoi(entry->d_name), -1 };
 
-		if (entry->d_name[0] == '.' || tid == process->pid || bf_same_files(tid, process->pid) != 0)
+		if (entry->d_name[0] == '.' || holder.tid == process->pid ||
+		    bf_same_files(holder.tid, process->pid) != 0)
 			continue;
-		cleanup_close int thread = bf_pidfd_open_thread(tid);
-		snprintf(path, sizeof(path), "/proc/%d/task/%d/fd", process->pid, tid);
-		if (thread >= 0)
-			found = search_table(warden, path, thread, client, false);
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/fd", process->pid, holder.tid);
+		found = either(search_table(&holder, path, client, false), found);
 	}
 	if (tasks)
 		closedir(tasks);
@@ -122,16 +161,18 @@ static int search_threads(struct warden *warden, const struct process *process, 
 
 static int search_control(struct warden *warden, const struct process *process, struct client *client)
 {
+	struct holder holder = { warden, process, process->pid, -1 };
 	char path[32];
 	int found;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", process->pid);
-	found = search_table(warden, path, process->pidfd, client, process->pid == client->pid);
-	return found < 0 ? search_threads(warden, process, client) : found;
+	found = search_table(&holder, path, client, process->pid == client->pid);
+	return found < 0 ? either(search_threads(warden, process, client), found) : found;
 }
 
 /* A process that was left the file and has made no call yet is not known to us. Looked for last of all, since it
- * means to look at everybody. */
+ * means to look at everybody, programs of other wardens among them; what is found there is this client's file or none.
+ * Nothing is held that another warden could need. */
 static int search_strangers(struct warden *warden, struct client *client)
 {
 	DIR *everybody = opendir("/proc");
@@ -144,9 +185,10 @@ static int search_strangers(struct warden *warden, struct client *client)
 		if (pid <= 0 || pid == getpid() || process_by_pid(warden, pid))
 			continue;
 		cleanup_close int pidfd = bf_pidfd_open(pid);
+		struct holder holder = { warden, NULL, pid, pidfd };
 		snprintf(path, sizeof(path), "/proc/%d/fd", pid);
 		if (pidfd >= 0)
-			found = search_table(warden, path, pidfd, client, false);
+			found = search_table(&holder, path, client, false);
 	}
 	if (everybody)
 		closedir(everybody);
@@ -159,32 +201,53 @@ int client_take_control(struct warden *warden, struct client *client)
 	int found = -ENOENT;
 
 	if (owner) {
-		cleanup_close int file = bf_pidfd_getfd(owner->pidfd, client->control_fd);
+		cleanup_close int file = process_get_fd(owner, owner->pid, client->control_fd);
 
 		if (file >= 0 && client_owns_file(warden, client, file))
 			return bf_take_fd(&file);
 	}
 	for (struct process *p = warden->processes; p && found < 0; p = p->next)
-		found = search_control(warden, p, client);
-	return found < 0 ? search_strangers(warden, client) : found;
+		found = either(search_control(warden, p, client), found);
+	return found < 0 ? either(search_strangers(warden, client), found) : found;
+}
+
+/* The file it was last seen with, nearly always its own still; the driver says if it is another's. */
+static int take_usual(struct warden *warden, const struct client *client)
+{
+	struct process *owner = process_by_pid(warden, client->pid);
+	cleanup_close int usual = owner ? process_get_fd(owner, owner->pid, client->control_fd) : -ENOENT;
+
+	if (usual >= 0 && !is_control_file(warden, usual))
+		return -EBADF;
+	return bf_take_fd(&usual);
 }
 
 int client_control(struct warden *warden, struct client *client, uint32_t object, uint32_t cmd, void *params,
 		   uint32_t size)
 {
-	struct process *owner = process_by_pid(warden, client->pid);
-	cleanup_close int usual = owner ? bf_pidfd_getfd(owner->pidfd, client->control_fd) : -ENOENT;
+	cleanup_close int usual = take_usual(warden, client);
 	cleanup_close int file = -1;
 	int rc;
 
-	/* The file it was last seen with, nearly always; the driver says if it is another's. */
-	if (usual >= 0 && is_control_file(warden, usual)) {
+	if (usual >= 0) {
 		rc = control(warden, usual, client, object, cmd, params, size);
 		if (rc >= 0 && rc != RM_ERR_INVALID_CLIENT)
 			return rc;
 	}
 	file = client_take_control(warden, client);
 	return file < 0 ? file : control(warden, file, client, object, cmd, params, size);
+}
+
+int client_group_time(struct warden *warden, struct client *client, uint32_t group, uint64_t *gpu_ns)
+{
+	struct device *device = warden->device;
+	cleanup_close int usual = take_usual(warden, client);
+	cleanup_close int file = -1;
+
+	if (usual >= 0 && !device->ops->time_of(device, usual, client->handle, group, gpu_ns))
+		return 0;
+	file = client_take_control(warden, client);
+	return file < 0 ? file : device->ops->time_of(device, file, client->handle, group, gpu_ns);
 }
 
 void client_gone(struct warden *warden, struct client *client)
@@ -251,7 +314,7 @@ bool client_is_gone(struct warden *warden, struct client *client)
 {
 	cleanup_close int file = client_take_control(warden, client);
 
-	if (file >= 0)
+	if (file != -ENOENT) /* there, or nobody could look */
 		return false;
 	if (!ledger_sum(warden->ledger, client->handle).named_bytes)
 		return true;

@@ -1,5 +1,6 @@
 /* The device behind the warden: one GPU, and the files through which programs reach it. `nv` is the real driver,
- * `soft` that of the software GPU. Everything the warden needs of a GPU goes through this interface. */
+ * `soft` that of the software GPU. Everything the warden needs of a GPU goes through this interface. Any thread may use
+ * a device once it is open: several wardens share one. */
 #ifndef BELFRY_WARDEN_DEVICE_H
 #define BELFRY_WARDEN_DEVICE_H
 
@@ -56,6 +57,12 @@ struct device_ops {
 	int (*page_name)(struct device *device, int control_fd, uint32_t client, uint32_t parent,
 			 uint32_t handle, const struct device_view *page, struct bf_error *err);
 	int (*use_of)(struct device *device, pid_t pid, struct device_use *use);
+	/* From now on calls of root's descendants (not of root itself) are taken from us only; root goes by itself when it
+	 * ends. NULL: there is no need, the kernel's device files cannot be used around the filter. */
+	int (*supervise)(struct device *device, pid_t root, struct bf_error *err);
+	/* How long a channel group has had the GPU, through its client's control file. NULL: the device cannot tell. */
+	int (*time_of)(struct device *device, int control_fd, uint32_t client, uint32_t group,
+		       uint64_t *gpu_ns);
 };
 
 struct device {
@@ -77,7 +84,7 @@ struct device_options {
 
 /* The real driver. Fails with a reason a person can act on: no driver, no GPU, no permission, unknown series. */
 struct device *device_nv_open(const struct device_options *options, struct bf_error *err);
-/* The software GPU whose folder this is (soft/link/link.h); we become the supervisor of our descendants there. */
+/* The software GPU whose folder this is (soft/link/link.h). */
 struct device *device_soft_open(const char *folder, const struct device_options *options,
 				struct bf_error *err);
 /* "580.159.04", or -ENOENT if the driver is not loaded. */

@@ -36,7 +36,7 @@ struct answer site_map_doorbell(struct site *site)
 	expected->object = site->call.object;
 	expected->bytes = bytes;
 	/* Where the driver would return an address: an offset into the file is all that is used of it. */
-	if (bf_poke((pid_t)site->request->pid, site->arg_at + MAP_FD_ADDRESS_AT, &address, sizeof(address)))
+	if (site_poke(site, site->arg_at + MAP_FD_ADDRESS_AT, &address, sizeof(address)))
 		return RETURN(-EFAULT);
 	return site_status(site, RM_OK);
 }

@@ -1,9 +1,9 @@
-/* Channel groups: how long a turn is, and how often it comes. */
+/* Channel groups: how long a turn is, how often it comes, and what they have had of them. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "base/process.h"
 #include "warden/state.h"
 
 static int set_timeslice(struct warden *warden, struct client *client, uint32_t group)
@@ -47,7 +47,7 @@ struct answer site_group_control(struct site *site)
 	int rc;
 
 	if (!client || !site->call.params_size || site->call.params_size > sizeof(params) ||
-	    bf_peek((pid_t)site->request->pid, site->call.params, params, site->call.params_size))
+	    site_peek(site, site->call.params, params, site->call.params_size))
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	if (site->call.class_id == RM_CTRL_GROUP_SET_TIMESLICE && warden->options.timeslice_us) {
 		rc = set_timeslice(warden, client, site->call.object);
@@ -61,4 +61,59 @@ struct answer site_group_control(struct site *site)
 		ledger_each(warden->ledger, client->handle, RM_KIND_CHANNEL, learn_missing, warden);
 	}
 	return RETURN(rc);
+}
+
+struct time_visit {
+	struct warden *warden;
+	struct client *client;
+	uint64_t total_ns;
+};
+
+/* A figure that cannot be had, or is lower than it was, leaves the last one. */
+static void ask_time(void *context, struct ledger_object *object)
+{
+	struct time_visit *visit = context;
+	struct group *group = object->attached;
+	uint64_t had_ns;
+
+	if (!group)
+		group = object->attached = calloc(1, sizeof(*group));
+	if (!group)
+		return;
+	if (!client_group_time(visit->warden, visit->client, object->handle, &had_ns) &&
+	    had_ns > group->had_ns)
+		group->had_ns = had_ns;
+	visit->total_ns += group->had_ns;
+}
+
+void groups_ask_time(struct warden *warden, struct client *client)
+{
+	struct time_visit visit = { .warden = warden, .client = client };
+
+	if (warden->device->ops->time_of)
+		ledger_each(warden->ledger, client->handle, RM_KIND_GROUP, ask_time, &visit);
+}
+
+void group_gone(struct warden *warden, struct ledger_object *object)
+{
+	struct group *group = object->attached;
+
+	if (!group)
+		return;
+	warden->gone_groups_ns += group->had_ns;
+	free(group);
+}
+
+int warden_gpu_time(struct warden *warden, uint64_t *gpu_ns)
+{
+	struct time_visit visit = { .warden = warden };
+
+	if (!warden->device->ops->time_of)
+		return -ENOTSUP;
+	pthread_mutex_lock(&warden->lock);
+	for (visit.client = warden->clients; visit.client; visit.client = visit.client->next)
+		ledger_each(warden->ledger, visit.client->handle, RM_KIND_GROUP, ask_time, &visit);
+	*gpu_ns = warden->gone_groups_ns + visit.total_ns;
+	pthread_mutex_unlock(&warden->lock);
+	return 0;
 }

@@ -87,8 +87,9 @@ static int own_map(struct nv *nv, uint32_t memory, uint64_t bytes, uint32_t flag
 
 static uint32_t next_own_handle(struct nv *nv)
 {
-	nv->next_view = nv->next_view == OWN_LAST_VIEW ? OWN_FIRST_VIEW : nv->next_view + 1;
-	return nv->next_view;
+	uint32_t made = atomic_fetch_add_explicit(&nv->views_made, 1, memory_order_relaxed);
+
+	return OWN_FIRST_VIEW + made % (OWN_LAST_VIEW - OWN_FIRST_VIEW + 1);
 }
 
 static void own_free(struct nv *nv, uint32_t handle)
@@ -378,7 +379,6 @@ struct nv *nv_new(const struct nv_road *road, const struct device_ops *ops, unsi
 	nv->device.index = index;
 	nv->road = road;
 	nv->control_fd = nv->gpu_fd = -1;
-	nv->next_view = OWN_FIRST_VIEW;
 	return nv;
 }
 

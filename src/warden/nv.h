@@ -3,6 +3,8 @@
 #ifndef BELFRY_WARDEN_NV_H
 #define BELFRY_WARDEN_NV_H
 
+#include <stdatomic.h>
+
 #include "warden/device.h"
 
 enum { NV_MINOR_CONTROL = 255, NV_MINOR_MODESET = 254 };
@@ -22,9 +24,11 @@ struct nv {
 	struct device device;
 	const struct nv_road *road;
 	int control_fd, gpu_fd;
-	uint32_t client, next_view;
-	unsigned uvm_major; /* nv_kernel.c */
-	char folder[108];   /* nv_soft.c */
+	uint32_t client;
+	/* Wardens in several threads use one device. */
+	_Atomic uint32_t views_made;
+	_Atomic unsigned uvm_major; /* nv_kernel.c; 0: not known yet */
+	char folder[108];	    /* nv_soft.c */
 };
 
 static inline struct nv *nv_of(struct device *device)

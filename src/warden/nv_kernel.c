@@ -88,9 +88,13 @@ static unsigned find_major(const char *name)
 /* The module may be loaded by the first program that needs it, long after us. */
 static bool is_uvm(struct nv *nv, unsigned number)
 {
-	if (!nv->uvm_major)
-		nv->uvm_major = find_major("nvidia-uvm");
-	return nv->uvm_major && number == nv->uvm_major;
+	unsigned uvm = atomic_load_explicit(&nv->uvm_major, memory_order_relaxed);
+
+	if (!uvm) {
+		uvm = find_major("nvidia-uvm");
+		atomic_store_explicit(&nv->uvm_major, uvm, memory_order_relaxed);
+	}
+	return uvm && number == uvm;
 }
 
 static enum device_file kernel_classify(struct device *device, const struct stat *st)

@@ -66,6 +66,33 @@ static int soft_map_file(struct device *device, int fd, pid_t pid, uint64_t byte
 	return link_map_file(fd, pid, bytes, offset);
 }
 
+static int soft_supervise(struct device *device, pid_t root, struct bf_error *err)
+{
+	const struct nv *nv = nv_of(device);
+	int rc = link_supervise(nv->control_fd, root);
+
+	return rc ? bf_fail(err, -rc, "the software GPU in %s takes no supervisor for process %d: %s",
+			    nv->folder, root, strerror(-rc))
+		  : 0;
+}
+
+static int soft_time_of(struct device *device, int control_fd, uint32_t client, uint32_t group,
+			uint64_t *gpu_ns)
+{
+	struct soft_time_params time = { 0 };
+	struct rm_arg_control arg = { .client = client,
+				      .object = group,
+				      .cmd = SOFT_CTRL_GROUP_GET_TIME,
+				      .params = (uintptr_t)&time,
+				      .size = sizeof(time) };
+	int rc = soft_call(device, control_fd, RM_ESC_CONTROL, &arg, sizeof(arg));
+
+	if (rc || arg.status)
+		return rc ? rc : -EIO;
+	*gpu_ns = time.held_ns;
+	return 0;
+}
+
 static const struct device_ops soft_ops = {
 	.name = "soft",
 	.close = nv_close,
@@ -78,27 +105,19 @@ static const struct device_ops soft_ops = {
 	.page_new = nv_page_new,
 	.page_name = nv_page_name,
 	.use_of = nv_use_of,
+	.supervise = soft_supervise,
+	.time_of = soft_time_of,
 };
 
 struct device *device_soft_open(const char *folder, const struct device_options *options,
 				struct bf_error *err)
 {
 	struct nv *nv = nv_new(&road, &soft_ops, options->index, err);
-	struct device *device;
-	int rc;
 
 	if (!nv)
 		return NULL;
 	snprintf(nv->folder, sizeof(nv->folder), "%s", folder);
 	snprintf(nv->device.driver_version, sizeof(nv->device.driver_version), "%s", SOFT_DRIVER_VERSION);
 	nv->device.rang = link_rang;
-	device = nv_open(nv, false, err);
-	if (!device)
-		return NULL;
-	rc = link_supervise(nv->control_fd);
-	if (!rc)
-		return device;
-	bf_fail(err, -rc, "the software GPU in %s takes no supervisor: %s", folder, strerror(-rc));
-	nv_close(device);
-	return NULL;
+	return nv_open(nv, false, err);
 }

@@ -21,8 +21,10 @@ struct answer site_alloc_root(struct site *site)
 	cleanup_close int file = site_take_file(site, site->fd);
 	struct passed_root *root;
 
+	if (file < 0)
+		return RETURN(file);
 	/* Libraries open a control file for each client. */
-	for (struct client *c = site->warden->clients; c && file >= 0; c = c->next)
+	for (struct client *c = site->warden->clients; c; c = c->next)
 		if (client_owns_file(site->warden, c, file))
 			return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a second client on one control file");
 	root = calloc(1, sizeof(*root));

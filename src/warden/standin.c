@@ -17,7 +17,7 @@ static int set_fd(const struct site *site, int file, int as)
 					   .newfd = (uint32_t)as,
 					   .newfd_flags = O_CLOEXEC };
 
-	return ioctl(site->warden->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0 ? -errno : 0;
+	return ioctl(site->run->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0 ? -errno : 0;
 }
 
 static void standin_free(struct standin *standin)

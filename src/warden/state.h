@@ -3,6 +3,7 @@
 #define BELFRY_WARDEN_STATE_H
 
 #include <linux/seccomp.h>
+#include <pthread.h>
 
 #include "warden/ledger.h"
 #include "warden/warden.h"
@@ -36,9 +37,13 @@ struct expected_map {
 
 struct process {
 	struct warden *warden;
+	uint64_t serial;
+	uint32_t run; /* run::number */
 	pid_t pid;
 	int pidfd;
-	bool is_ending; /* we killed it */
+	struct warden_reach reach; /* of its run; no functions: directly */
+	int memory_fd;		   /* /proc/PID/mem by reach.open_memory, or -1 */
+	bool is_ending;		   /* we killed it */
 	struct gate_program *gate;
 	struct doorbell *doorbells;
 	struct standin *standins;
@@ -82,16 +87,35 @@ struct passed_root {
 	struct passed_root *next; /* warden::roots */
 };
 
+/* Kept with a ledger object of kind GROUP, once its time was asked for. */
+struct group {
+	uint64_t had_ns;
+};
+
+/* Programs with one listener. Records go when it is over. */
+struct run {
+	uint32_t number;
+	uint64_t serial;
+	int listener;
+	struct warden_reach reach;
+	struct run *next; /* warden::runs */
+};
+
 struct deferred {
 	struct seccomp_notif request;
+	struct run *run;       /* on whose listener it is answered */
 	struct deferred *next; /* warden::deferred */
 };
 
 struct warden {
-	int listener, epoll;
+	int epoll; /* an event's data is the serial of a run or of a process: no two ever have the same */
 	struct device *device;
 	struct gate *gate;
 	struct gate_vgpu *gate_vgpu;
+
+	pthread_mutex_t lock; /* of what follows */
+	uint64_t last_serial;
+	struct run *runs;
 	struct ledger *ledger;
 	struct warden_options options;
 	struct process *processes;
@@ -99,14 +123,20 @@ struct warden {
 	struct view *views;
 	struct passed_root *roots;
 	struct deferred *deferred, **deferred_end;
-	bool is_held, is_stopped, is_over;
 	uint32_t channels, next_page_handle;
 	uint64_t calls, refusals, audits;
+	uint64_t gone_groups_ns; /* that groups had which are no more */
+
+	/* Of is_held and is_stopped, and of moving the gate as they say. Held for as long as the gate takes and no longer;
+	 * taken after `lock`. is_stopped changes only under both, so that either is enough to read it. */
+	pthread_mutex_t turn_lock;
+	bool is_held, is_stopped;
 };
 
 /* One notification, as far as it is understood. */
 struct site {
 	struct warden *warden;
+	struct run *run;
 	const struct seccomp_notif *request;
 	struct process *process;
 	int fd; /* the file the call is made on, in the program */
@@ -114,7 +144,8 @@ struct site {
 	struct rm_call call;
 	uint64_t arg_at;
 	uint8_t arg[RM_ARG_MAX];
-	bool is_untold; /* a result could not be written to the program's memory */
+	bool is_untold;	   /* a result could not be written to the program's memory */
+	bool has_reopened; /* its memory_fd: once is enough */
 };
 
 enum answer_kind {
@@ -129,19 +160,37 @@ struct answer {
 #define PASS ((struct answer){ ANSWER_PASS, 0 })
 #define RETURN(rc) ((struct answer){ ANSWER_RETURN, (rc) })
 
+/* All of what follows is called under warden::lock. */
+
+/* run.c */
+struct run *run_by_serial(const struct warden *warden, uint64_t serial);
+/* Its listener has hung up, or is to be closed. */
+void run_gone(struct warden *warden, struct run *run);
+
+/* warden.c */
+/* Have an epoll event of `fd` say this serial. */
+int warden_watch(struct warden *warden, int fd, uint64_t *serial);
+
 /* process.c */
-struct process *process_of(struct warden *warden, pid_t tid);
+struct process *process_of(struct warden *warden, const struct run *run, pid_t tid);
 void process_gone(struct warden *warden, struct process *process);
 void process_end(struct process *process, const char *why);
+/* The run is over: what it had to reach its processes is not to be used any more. */
+void process_cut(struct process *process);
+/* A descriptor of the process, or of a thread of it with a table of its own, held by us; -errno. */
+int process_get_fd(const struct process *process, pid_t tid, int fd);
 /* The program's own file, held by us; -errno. Looks in the calling thread's table. */
 int site_take_file(const struct site *site, int fd);
+/* The program's memory: 0, or -EFAULT if not all of it could be moved. */
+int site_peek(struct site *site, uint64_t at, void *to, size_t bytes);
+int site_poke(struct site *site, uint64_t at, const void *from, size_t bytes);
 struct process *process_by_pid(const struct warden *warden, pid_t pid);
 
 /* client.c */
 struct client *client_find(const struct warden *warden, uint32_t handle);
 /* The record for the client a call names, made if need be. NULL: out of memory. */
 struct client *client_seen(struct site *site);
-/* The client's control file, held by us; -errno. */
+/* The client's control file, held by us; -errno: -ENOENT if nobody has it, anything else if that cannot be told. */
 int client_take_control(struct warden *warden, struct client *client);
 void client_gone(struct warden *warden, struct client *client);
 /* Whether a control file, held by us, speaks for this client. */
@@ -153,6 +202,8 @@ void warden_reconcile(struct warden *warden);
 /* A control on an object of the client's, through its own control file: 0, -errno, or the driver's status. */
 int client_control(struct warden *warden, struct client *client, uint32_t object, uint32_t cmd, void *params,
 		   uint32_t size);
+/* How long a group of the client's has had the GPU; device_ops::time_of must be there. */
+int client_group_time(struct warden *warden, struct client *client, uint32_t group, uint64_t *gpu_ns);
 uint64_t warden_driver_bytes(struct warden *warden, pid_t pid);
 struct ledger_sum warden_ledger_sum(const struct warden *warden, pid_t pid);
 
@@ -169,7 +220,8 @@ int site_perform(struct site *site, void *params, uint32_t params_size);
 
 /* Write back only what changed: the driver copies out exactly the structure it knows, and so do we, even where we do
  * not know its size. */
-int site_poke_changes(pid_t pid, uint64_t at, const uint8_t *before, const uint8_t *after, size_t bytes);
+int site_poke_changes(struct site *site, uint64_t at, const uint8_t *before, const uint8_t *after,
+		      size_t bytes);
 /* The program's parameters, in a buffer with room to spare; NULL: none, or *rc says why not. */
 uint8_t *site_take_params(struct site *site, uint32_t *size, int *rc);
 
@@ -228,5 +280,8 @@ bool told_is_mine(uint32_t control);
 /* group.c */
 struct answer site_group_control(struct site *site);
 int warden_apply_group(struct warden *warden, struct client *client, uint32_t group);
+/* Ask how long the client's groups have had the GPU: they may be about to go. */
+void groups_ask_time(struct warden *warden, struct client *client);
+void group_gone(struct warden *warden, struct ledger_object *object);
 
 #endif

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/own.h"
-#include "base/process.h"
 #include "warden/state.h"
 
 bool told_is_mine(uint32_t control)
@@ -45,7 +44,6 @@ static struct answer told_memory(struct site *site, uint8_t *params)
 {
 	const struct rm_layout *layout = site->warden->device->layout;
 	uint32_t count = get32(params);
-	pid_t tid = (pid_t)site->request->pid;
 	int rc;
 
 	if (count > layout->fb_info_max || site->call.params_size < layout->fb_info_list + 8 * count)
@@ -55,7 +53,7 @@ static struct answer told_memory(struct site *site, uint8_t *params)
 	if (rc)
 		return RETURN(rc);
 	tell_memory(site->warden, params + layout->fb_info_list, count);
-	if (bf_poke(tid, site->call.params, params, site->call.params_size))
+	if (site_poke(site, site->call.params, params, site->call.params_size))
 		return RETURN(-EFAULT);
 	return RETURN(0);
 }
@@ -64,7 +62,6 @@ static struct answer told_memory(struct site *site, uint8_t *params)
 static struct answer told_memory_old(struct site *site, uint8_t *params)
 {
 	const struct rm_layout *layout = site->warden->device->layout;
-	pid_t tid = (pid_t)site->request->pid;
 	uint32_t count = get32(params);
 	uint64_t theirs;
 	uintptr_t ours;
@@ -76,7 +73,7 @@ static struct answer told_memory_old(struct site *site, uint8_t *params)
 	cleanup_free uint8_t *list = calloc(count + 1, 8);
 	if (!list)
 		return RETURN(-ENOMEM);
-	if (bf_peek(tid, theirs, list, 8 * (size_t)count))
+	if (site_peek(site, theirs, list, 8 * (size_t)count))
 		return RETURN(-EFAULT);
 	ours = (uintptr_t)list;
 	memcpy(params + 8, &ours, sizeof(ours));
@@ -84,7 +81,7 @@ static struct answer told_memory_old(struct site *site, uint8_t *params)
 	if (rc)
 		return RETURN(rc);
 	tell_memory(site->warden, list, count);
-	return RETURN(bf_poke(tid, theirs, list, 8 * (size_t)count));
+	return RETURN(site_poke(site, theirs, list, 8 * (size_t)count));
 }
 
 static struct answer told_pids(struct site *site, uint8_t *params)
@@ -108,7 +105,7 @@ static struct answer told_pids(struct site *site, uint8_t *params)
 	}
 	memset(table + sizeof(uint32_t) * kept, 0, sizeof(uint32_t) * (layout->pids_max - kept));
 	put32(params + layout->pids_count, kept);
-	return RETURN(bf_poke((pid_t)site->request->pid, site->call.params, params, site->call.params_size));
+	return RETURN(site_poke(site, site->call.params, params, site->call.params_size));
 }
 
 /* Strangers have no memory here. */
@@ -132,7 +129,7 @@ static struct answer told_pid_info(struct site *site, uint8_t *params)
 		memset(entry + layout->pid_info_owned, 0, 8);
 		memset(entry + layout->pid_info_duped, 0, 8);
 	}
-	return RETURN(bf_poke((pid_t)site->request->pid, site->call.params, params, site->call.params_size));
+	return RETURN(site_poke(site, site->call.params, params, site->call.params_size));
 }
 
 struct answer site_told(struct site *site)
@@ -146,7 +143,7 @@ struct answer site_told(struct site *site)
 	params = calloc(1, size);
 	if (!params)
 		return RETURN(-ENOMEM);
-	if (bf_peek((pid_t)site->request->pid, site->call.params, params, size))
+	if (site_peek(site, site->call.params, params, size))
 		return RETURN(-EFAULT);
 	switch (site->call.class_id) {
 	case RM_CTRL_FB_GET_INFO_V2:

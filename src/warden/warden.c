@@ -15,11 +15,6 @@
 #include "base/process.h"
 #include "warden/state.h"
 
-#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
-#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
-#define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
-#endif
-
 enum { WORK_AT_ONCE = 16 };
 
 static void object_gone(void *context, struct ledger_object *object)
@@ -28,35 +23,35 @@ static void object_gone(void *context, struct ledger_object *object)
 		channel_gone(context, object);
 	else if (object->kind == RM_KIND_DOORBELL)
 		doorbell_gone(context, object->client, object->handle);
+	else if (object->kind == RM_KIND_GROUP)
+		group_gone(context, object);
 }
 
-struct warden *warden_new(int listener, struct device *device, struct gate *gate,
-			  const struct warden_options *options, struct bf_error *err)
+struct warden *warden_new(struct device *device, struct gate *gate, const struct warden_options *options,
+			  struct bf_error *err)
 {
 	struct warden *warden = calloc(1, sizeof(*warden));
-	struct epoll_event event = { .events = EPOLLIN };
 
 	if (!warden) {
-		close(listener);
 		bf_fail(err, ENOMEM, "out of memory");
 		return NULL;
 	}
-	warden->listener = listener;
 	warden->device = device;
 	warden->gate = gate;
 	warden->options = *options;
 	warden->deferred_end = &warden->deferred;
+	pthread_mutex_init(&warden->lock, NULL);
+	pthread_mutex_init(&warden->turn_lock, NULL);
 	warden->epoll = epoll_create1(EPOLL_CLOEXEC);
 	warden->ledger = ledger_new(options->mem_bytes, object_gone, warden);
 	warden->gate_vgpu = gate_vgpu_add(gate);
-	if (warden->epoll < 0 || !warden->ledger || !warden->gate_vgpu ||
-	    epoll_ctl(warden->epoll, EPOLL_CTL_ADD, listener, &event)) {
-		bf_fail(err, errno ? errno : ENOMEM, "warden: %s", strerror(errno ? errno : ENOMEM));
+	if (warden->epoll < 0 || !warden->ledger || !warden->gate_vgpu) {
+		int why = warden->epoll < 0 ? errno : ENOMEM;
+
+		bf_fail(err, why, "warden: %s", strerror(why));
 		warden_free(warden);
 		return NULL;
 	}
-	/* Wake the thread we answer on this CPU at once (6.6); only an optimisation. */
-	ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
 	return warden;
 }
 
@@ -64,21 +59,25 @@ void warden_free(struct warden *warden)
 {
 	if (!warden)
 		return;
+	while (warden->runs) /* first of all: nobody is reached through them any more */
+		run_gone(warden, warden->runs);
 	while (warden->processes)
 		process_gone(warden, warden->processes);
 	while (warden->clients)
 		client_gone(warden, warden->clients);
-	for (struct deferred *d = warden->deferred, *next; d; d = next) {
-		next = d->next;
-		free(d);
-	}
 	roots_gone(warden);
 	ledger_free(warden->ledger);
 	gate_vgpu_remove(warden->gate_vgpu);
 	if (warden->epoll >= 0)
 		close(warden->epoll);
-	close(warden->listener);
+	pthread_mutex_destroy(&warden->turn_lock);
+	pthread_mutex_destroy(&warden->lock);
 	free(warden);
+}
+
+struct gate_vgpu *warden_gate(struct warden *warden)
+{
+	return warden->gate_vgpu;
 }
 
 int warden_fd(const struct warden *warden)
@@ -86,12 +85,20 @@ int warden_fd(const struct warden *warden)
 	return warden->epoll;
 }
 
-static bool is_still_waiting(const struct warden *warden, uint64_t id)
+int warden_watch(struct warden *warden, int fd, uint64_t *serial)
 {
-	return ioctl(warden->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+	struct epoll_event event = { .events = EPOLLIN, .data.u64 = ++warden->last_serial };
+
+	*serial = warden->last_serial;
+	return epoll_ctl(warden->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-static void send_answer(const struct warden *warden, uint64_t id, struct answer answer)
+static bool is_still_waiting(const struct run *run, uint64_t id)
+{
+	return ioctl(run->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+}
+
+static void send_answer(const struct run *run, uint64_t id, struct answer answer)
 {
 	struct seccomp_notif_resp response = { .id = id };
 
@@ -102,7 +109,7 @@ static void send_answer(const struct warden *warden, uint64_t id, struct answer 
 	else
 		response.val = answer.value;
 	/* ENOENT: it was killed meanwhile. */
-	if (ioctl(warden->listener, SECCOMP_IOCTL_NOTIF_SEND, &response) < 0 && errno != ENOENT)
+	if (ioctl(run->listener, SECCOMP_IOCTL_NOTIF_SEND, &response) < 0 && errno != ENOENT)
 		bf_log(BF_LOG_WARN, "an answer was not taken: %s", strerror(errno));
 }
 
@@ -122,7 +129,7 @@ static enum device_file classify(struct site *site)
 	/* Perhaps it is our memory standing where the program believes its own file to be. */
 	if (!standin_is(site->warden, &st))
 		return DEVICE_FILE_NONE;
-	site->process = process_of(site->warden, (pid_t)request->pid);
+	site->process = process_of(site->warden, site->run, (pid_t)request->pid);
 	if (!site->process || !standin_restore(site, &st) || stat(path, &st))
 		return DEVICE_FILE_NONE;
 	return site->warden->device->ops->classify(site->warden->device, &st);
@@ -144,10 +151,10 @@ static int read_call(struct site *site)
 	}
 	if (size > RM_ARG_MAX)
 		return 0;
-	if (bf_peek((pid_t)site->request->pid, site->arg_at, site->arg, size))
+	if (site_peek(site, site->arg_at, site->arg, size))
 		return -EFAULT;
 	/* If the caller died meanwhile, this may have been the memory of another process with its number. */
-	if (!is_still_waiting(site->warden, site->request->id))
+	if (!is_still_waiting(site->run, site->request->id))
 		return -ESRCH;
 	return rm_decode(nr, size, site->arg, &site->call);
 }
@@ -210,22 +217,24 @@ static struct answer device_mmap(struct site *site)
 	}
 }
 
-static bool defer(struct warden *warden, const struct seccomp_notif *request)
+static bool defer(struct warden *warden, struct run *run, const struct seccomp_notif *request)
 {
 	struct deferred *deferred = calloc(1, sizeof(*deferred));
 
 	if (!deferred)
 		return false;
 	deferred->request = *request;
+	deferred->run = run;
 	*warden->deferred_end = deferred;
 	warden->deferred_end = &deferred->next;
 	return true;
 }
 
-static struct answer handle(struct warden *warden, const struct seccomp_notif *request)
+static struct answer handle(struct warden *warden, struct run *run, const struct seccomp_notif *request)
 {
 	bool is_ioctl = request->data.nr == SYS_ioctl;
 	struct site site = { .warden = warden,
+			     .run = run,
 			     .request = request,
 			     .fd = (int)request->data.args[is_ioctl ? 0 : 4] };
 
@@ -233,90 +242,156 @@ static struct answer handle(struct warden *warden, const struct seccomp_notif *r
 	if (site.file == DEVICE_FILE_NONE)
 		return other_file(warden, request);
 	warden->calls++;
-	site.process = process_of(warden, (pid_t)request->pid);
+	site.process = process_of(warden, run, (pid_t)request->pid);
 	if (!site.process)
 		return RETURN(-EIO);
-	if (warden->is_stopped && defer(warden, request))
+	if (warden->is_stopped && defer(warden, run, request))
 		return (struct answer){ ANSWER_LATER, 0 };
 	/* The number we looked up may have changed hands before we did. */
-	if (!is_still_waiting(warden, request->id))
+	if (!is_still_waiting(run, request->id))
 		return (struct answer){ ANSWER_LATER, 0 };
 	return is_ioctl ? device_ioctl(&site) : device_mmap(&site);
 }
 
-/* One notification. 0, or -errno: -EAGAIN when there is none. */
-static int work_one(struct warden *warden)
+/* One notification. If its caller was killed since it was reported, there is none. */
+static void work_one(struct warden *warden, struct run *run)
 {
 	struct seccomp_notif request;
 	struct answer answer;
 
 	memset(&request, 0, sizeof(request));
-	if (ioctl(warden->listener, SECCOMP_IOCTL_NOTIF_RECV, &request) < 0)
-		return -errno;
-	answer = handle(warden, &request);
+	if (ioctl(run->listener, SECCOMP_IOCTL_NOTIF_RECV, &request) < 0)
+		return;
+	answer = handle(warden, run, &request);
 	if (answer.kind != ANSWER_LATER)
-		send_answer(warden, request.id, answer);
-	return 0;
+		send_answer(run, request.id, answer);
+}
+
+static void work_run(struct warden *warden, const struct epoll_event *event)
+{
+	struct run *run;
+
+	pthread_mutex_lock(&warden->lock);
+	run = run_by_serial(warden, event->data.u64);
+	if (run && event->events & EPOLLIN)
+		work_one(warden, run);
+	else if (run && event->events & (EPOLLHUP | EPOLLERR))
+		run_gone(warden, run);
+	pthread_mutex_unlock(&warden->lock);
+}
+
+static void work_process(struct warden *warden, const struct epoll_event *event)
+{
+	struct process *process;
+
+	pthread_mutex_lock(&warden->lock);
+	for (process = warden->processes; process; process = process->next)
+		if (process->serial == event->data.u64)
+			break;
+	if (process)
+		process_gone(warden, process);
+	pthread_mutex_unlock(&warden->lock);
 }
 
 bool warden_work(struct warden *warden)
 {
 	struct epoll_event events[WORK_AT_ONCE];
 	int count = epoll_wait(warden->epoll, events, WORK_AT_ONCE, 0);
+	bool has_runs;
 
-	/* Notifications first: the processes whose end is reported here may be named by them. An event for a
-	 * process is stale if that process record has gone, so look it up. */
-	for (int i = 0; i < count; i++) {
-		if (events[i].data.ptr)
-			continue;
-		if (events[i].events & EPOLLIN)
-			work_one(warden);
-		else if (events[i].events & (EPOLLHUP | EPOLLERR))
-			warden->is_over = true;
-	}
+	/* Notifications first: the processes whose end is reported here may be named by them. What an event is of may
+	 * have gone since, so it is looked up. */
 	for (int i = 0; i < count; i++)
-		for (struct process *p = warden->processes; p && events[i].data.ptr; p = p->next)
-			if (p == events[i].data.ptr) {
-				process_gone(warden, p);
-				break;
-			}
-	return !warden->is_over;
+		work_run(warden, &events[i]);
+	for (int i = 0; i < count; i++)
+		work_process(warden, &events[i]);
+	pthread_mutex_lock(&warden->lock);
+	has_runs = warden->runs;
+	pthread_mutex_unlock(&warden->lock);
+	return has_runs;
+}
+
+/* Under turn_lock. */
+static void move_gate(struct warden *warden)
+{
+	if (warden->is_held || warden->is_stopped)
+		gate_hold(warden->gate_vgpu);
+	else
+		gate_open(warden->gate_vgpu);
+}
+
+static void set_held(struct warden *warden, bool is_held)
+{
+	pthread_mutex_lock(&warden->turn_lock);
+	warden->is_held = is_held;
+	move_gate(warden);
+	pthread_mutex_unlock(&warden->turn_lock);
+}
+
+/* Under warden::lock as well. */
+static void set_stopped(struct warden *warden, bool is_stopped)
+{
+	pthread_mutex_lock(&warden->turn_lock);
+	warden->is_stopped = is_stopped;
+	move_gate(warden);
+	pthread_mutex_unlock(&warden->turn_lock);
 }
 
 void warden_hold(struct warden *warden)
 {
-	warden->is_held = true;
-	gate_hold(warden->gate_vgpu);
+	set_held(warden, true);
 }
 
 void warden_open(struct warden *warden)
 {
-	warden->is_held = false;
-	if (!warden->is_stopped)
-		gate_open(warden->gate_vgpu);
+	set_held(warden, false);
+}
+
+/* The gate first, and until it is resumed or the stop has failed: nothing that warden_open does in between opens it. */
+static int stop(struct warden *warden, struct bf_error *err)
+{
+	int rc;
+
+	if (warden->is_stopped)
+		return 0;
+	set_stopped(warden, true);
+	rc = warden_set_channels(warden, true, err);
+	if (rc) {
+		warden_set_channels(warden, false, NULL);
+		set_stopped(warden, false);
+	}
+	return rc;
 }
 
 int warden_stop(struct warden *warden, struct bf_error *err)
 {
 	int rc;
 
-	if (warden->is_stopped)
-		return 0;
-	gate_hold(warden->gate_vgpu);
-	rc = warden_set_channels(warden, true, err);
-	if (rc) {
-		warden_set_channels(warden, false, NULL);
-		if (!warden->is_held)
-			gate_open(warden->gate_vgpu);
-		return rc;
-	}
-	warden->is_stopped = true;
-	return 0;
+	pthread_mutex_lock(&warden->lock);
+	rc = stop(warden, err);
+	pthread_mutex_unlock(&warden->lock);
+	return rc;
 }
 
-int warden_resume(struct warden *warden, struct bf_error *err)
+static void answer_deferred(struct warden *warden)
 {
 	struct deferred *waiting = warden->deferred;
+
+	warden->deferred = NULL;
+	warden->deferred_end = &warden->deferred;
+	while (waiting) {
+		struct deferred *next = waiting->next;
+		struct answer answer = handle(warden, waiting->run, &waiting->request);
+
+		if (answer.kind != ANSWER_LATER)
+			send_answer(waiting->run, waiting->request.id, answer);
+		free(waiting);
+		waiting = next;
+	}
+}
+
+static int resume(struct warden *warden, struct bf_error *err)
+{
 	int rc;
 
 	if (!warden->is_stopped)
@@ -324,22 +399,20 @@ int warden_resume(struct warden *warden, struct bf_error *err)
 	rc = warden_set_channels(warden, false, err);
 	if (rc)
 		return rc;
-	warden->is_stopped = false;
 	gate_ring_again(warden->gate_vgpu);
-	if (!warden->is_held)
-		gate_open(warden->gate_vgpu);
-	warden->deferred = NULL;
-	warden->deferred_end = &warden->deferred;
-	while (waiting) {
-		struct deferred *next = waiting->next;
-		struct answer answer = handle(warden, &waiting->request);
-
-		if (answer.kind != ANSWER_LATER)
-			send_answer(warden, waiting->request.id, answer);
-		free(waiting);
-		waiting = next;
-	}
+	set_stopped(warden, false);
+	answer_deferred(warden);
 	return 0;
+}
+
+int warden_resume(struct warden *warden, struct bf_error *err)
+{
+	int rc;
+
+	pthread_mutex_lock(&warden->lock);
+	rc = resume(warden, err);
+	pthread_mutex_unlock(&warden->lock);
+	return rc;
 }
 
 struct group_visit {
@@ -371,17 +444,27 @@ static int apply_to_groups(struct warden *warden, const char *what, struct bf_er
 
 int warden_set_timeslice(struct warden *warden, uint64_t us, struct bf_error *err)
 {
+	int rc;
+
+	pthread_mutex_lock(&warden->lock);
 	warden->options.timeslice_us = us;
-	return apply_to_groups(warden, "timeslice", err);
+	rc = apply_to_groups(warden, "timeslice", err);
+	pthread_mutex_unlock(&warden->lock);
+	return rc;
 }
 
 int warden_set_interleave(struct warden *warden, int level, struct bf_error *err)
 {
+	int rc;
+
+	pthread_mutex_lock(&warden->lock);
 	warden->options.interleave = level;
-	return apply_to_groups(warden, "interleave level", err);
+	rc = apply_to_groups(warden, "interleave level", err);
+	pthread_mutex_unlock(&warden->lock);
+	return rc;
 }
 
-int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err)
+static int set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err)
 {
 	warden_reconcile(warden);
 	if (bytes && bytes < ledger_used(warden->ledger))
@@ -393,4 +476,14 @@ int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err)
 	warden->options.mem_bytes = bytes;
 	ledger_set_limit(warden->ledger, bytes);
 	return 0;
+}
+
+int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err)
+{
+	int rc;
+
+	pthread_mutex_lock(&warden->lock);
+	rc = set_mem(warden, bytes, err);
+	pthread_mutex_unlock(&warden->lock);
+	return rc;
 }

@@ -1,6 +1,11 @@
 /* warden: stands between the programs of one vGPU and the kernel driver. Their driver calls arrive as seccomp
  * notifications; what matters is done here, on a private copy of the arguments, and answered; the rest passes.
- * It never decides who runs when: it makes the channels known to the gate, and does as it is told. */
+ * It never decides who runs when: it makes the channels known to the gate, and does as it is told.
+ *
+ * Any thread may call anything here, but warden_work one at a time, and warden_free the last. A warden has one lock,
+ * which warden_work holds for a notification and not between two; a call of the driver's or a look through /proc may
+ * be made under it, so whoever needs it waits for that. warden_hold and warden_open do not need it: they take as long
+ * as the gate takes. Wardens have nothing in common but the device and the gate, and hold neither up. */
 #ifndef BELFRY_WARDEN_H
 #define BELFRY_WARDEN_H
 
@@ -20,14 +25,38 @@ struct warden_options {
 	int interleave;	       /* 0..2; -1: as the program asks */
 };
 
-/* Takes over `listener`. The device and the gate outlive the warden. */
-struct warden *warden_new(int listener, struct device *device, struct gate *gate,
-			  const struct warden_options *options, struct bf_error *err);
-void warden_free(struct warden *warden);
+/* How to come by a program's descriptors and memory where the supervisor may not trace the program (Yama lets only an
+ * ancestor do that). Called under the warden's lock; both return a descriptor that is the warden's to close, or -errno.
+ * Not called any more once the run is over. */
+struct warden_reach {
+	/* A descriptor of a process, or of a thread with a table of its own. */
+	int (*get_fd)(void *context, pid_t pid, int fd);
+	/* /proc/PID/mem, for reading and writing. */
+	int (*open_memory)(void *context, pid_t pid);
+	void *context;
+};
+
+/* The device and the gate outlive the warden. */
+struct warden *warden_new(struct device *device, struct gate *gate, const struct warden_options *options,
+			  struct bf_error *err);
+void warden_free(struct warden *warden); /* with its runs; ends no process */
+
+/* Programs that share one seccomp listener, which is taken over, also on failure. `run` is the caller's number for it,
+ * which no other run of the warden has. reach NULL: the supervisor may trace the programs; otherwise it is copied. */
+int warden_add_run(struct warden *warden, uint32_t run, int listener, const struct warden_reach *reach,
+		   struct bf_error *err);
+/* Kill every process of it that has made a driver call, and close its listener: calls that wait for an answer, and any
+ * that are made later, fail with ENOSYS. A run that is over, or never was, is left alone but for its processes. */
+void warden_end_run(struct warden *warden, uint32_t run, const char *why);
+/* No process has its listener any more, or it was ended, or there is no such run. */
+bool warden_run_is_over(struct warden *warden, uint32_t run);
+
+/* What the gate has of this vGPU, as long as the warden lives. To be held and opened by the warden only. */
+struct gate_vgpu *warden_gate(struct warden *warden);
 
 /* Poll this for reading (an epoll descriptor), then call warden_work. */
 int warden_fd(const struct warden *warden);
-/* Handle what is there. False once no supervised process is left. */
+/* Handle what is there. False once no run is left; the ends of their last processes may still be to be handled. */
 bool warden_work(struct warden *warden);
 /* Compare the ledger with the driver's figures, and end who has more than it was given. Once a second. */
 void warden_audit(struct warden *warden);
@@ -42,6 +71,13 @@ int warden_set_timeslice(struct warden *warden, uint64_t us, struct bf_error *er
 int warden_set_interleave(struct warden *warden, int level, struct bf_error *err);
 int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err);
 
+/* How long the vGPU has had the GPU: the sum over all channel groups that it has or ever had, of the time that each
+ * held the GPU. Groups take turns, so of groups with a turn each the sum is time that nobody else had; groups that were
+ * put in one shared domain have each the whole time of the domain, and it is counted for each. Never runs backwards.
+ * What a group has had since the last time it was asked for is lost if its process ends without freeing it. -ENOTSUP
+ * where the device cannot tell. */
+int warden_gpu_time(struct warden *warden, uint64_t *gpu_ns);
+
 enum warden_gate { WARDEN_OPEN, WARDEN_HELD, WARDEN_STOPPED };
 #define WARDEN_REPORT_PROCESSES 64
 struct warden_report {
@@ -50,7 +86,9 @@ struct warden_report {
 	int interleave;
 	enum warden_gate gate;
 	uint32_t channels, processes;
-	uint64_t calls, refusals, rings, forwards, strange, swept, gate_cpu_ns;
+	uint64_t calls, refusals;
+	uint64_t rings, forwards;	      /* of this vGPU */
+	uint64_t strange, swept, gate_cpu_ns; /* of the whole gate */
 	struct {
 		pid_t pid;
 		uint64_t used_bytes;   /* by the ledger */

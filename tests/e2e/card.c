@@ -41,6 +41,9 @@ void card_start(struct card *card)
 	if (!card->device)
 		fprintf(stderr, "%s\n", err.text);
 	CHECK(card->device);
+	if (card->device->ops->supervise(card->device, getpid(), &err))
+		fprintf(stderr, "%s\n", err.text);
+	CHECK(!err.code);
 }
 
 void card_stop(struct card *card)

@@ -55,7 +55,8 @@ program_main(const struct card *card, stage_program program, long arg, int sock,
 }
 
 /* Before there are threads, which would not be there in the program: those of the software GPU and of the gate. */
-static int start_program(struct stage *stage, stage_program program, long arg)
+static int start_program(const struct card *card, stage_program program, long arg,
+			 struct stage_second *started)
 {
 	int socks[2], to[2], from[2], listener;
 
@@ -63,47 +64,95 @@ static int start_program(struct stage *stage, stage_program program, long arg)
 	CHECK(!pipe2(to, O_CLOEXEC) && !pipe2(from, O_CLOEXEC));
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	fflush(NULL);
-	stage->pid = fork();
-	CHECK(stage->pid >= 0);
-	if (!stage->pid) {
+	started->pid = fork();
+	CHECK(started->pid >= 0);
+	if (!started->pid) {
 		close(socks[0]);
 		close(to[1]);
 		close(from[0]);
-		program_main(&stage->card, program, arg, socks[1], from[1], to[0]);
+		program_main(card, program, arg, socks[1], from[1], to[0]);
 	}
 	close(socks[1]);
 	close(to[0]);
 	close(from[1]);
-	stage->say = to[1];
-	stage->hear = from[0];
-	stage->pidfd = bf_pidfd_open(stage->pid);
-	CHECK(stage->pidfd >= 0);
+	started->say = to[1];
+	started->hear = from[0];
+	started->pidfd = bf_pidfd_open(started->pid);
+	CHECK(started->pidfd >= 0);
 	listener = bf_recv_fd(socks[0]);
 	CHECK(listener >= 0);
 	close(socks[0]);
 	return listener;
 }
 
-void stage_start_changed(struct stage *stage, const struct warden_options *options,
-			 void (*change)(struct card *card), stage_program program, long arg)
+static void *serve_second(void *arg)
+{
+	struct warden *warden = arg;
+	struct pollfd poll_for = { warden_fd(warden), POLLIN, 0 };
+	struct warden_report report = { .processes = 1 };
+	bool is_over = false;
+
+	while (!is_over || report.processes || report.channels) {
+		poll(&poll_for, 1, 10);
+		is_over = !warden_work(warden);
+		if (is_over)
+			warden_report(warden, &report);
+	}
+	return NULL;
+}
+
+static void add_second(struct stage *stage, const struct stage_setup *setup, int listener)
+{
+	struct warden *warden = stage->warden;
+	struct bf_error err = { 0 };
+
+	if (setup->has_two_wardens) {
+		warden = warden_new(stage->card.device, stage->gate, &setup->options, &err);
+		CHECK(warden);
+	}
+	CHECK_EQUAL(warden_add_run(warden, STAGE_SECOND_RUN, listener, setup->reach, &err), 0);
+	if (setup->has_two_wardens) {
+		stage->second.warden = warden;
+		CHECK(!pthread_create(&stage->second.thread, NULL, serve_second, warden));
+	}
+	stage_second_goes_on(stage);
+}
+
+void stage_start_as(struct stage *stage, const struct stage_setup *setup, stage_program program, long arg)
 {
 	struct bf_error err = { 0 };
+	struct stage_second first;
 	struct device *device;
-	int listener;
+	int listener, second = -1;
 
 	*stage = (struct stage){ .descriptors_before = count_descriptors() };
 	card_make_folder(&stage->card);
-	listener = start_program(stage, program, arg);
+	listener = start_program(&stage->card, program, arg, &first);
+	if (setup->second)
+		second = start_program(&stage->card, setup->second, setup->second_arg, &stage->second);
+	stage->pid = first.pid;
+	stage->pidfd = first.pidfd;
+	stage->say = first.say;
+	stage->hear = first.hear;
 	card_start(&stage->card);
 	device = stage->card.device;
-	if (change)
-		change(&stage->card);
+	if (setup->change)
+		setup->change(&stage->card);
 	stage->gate = gate_new(device->bell, NULL, &err);
 	CHECK(stage->gate);
 	gate_set_rang(stage->gate, device->rang);
-	stage->warden = warden_new(listener, device, stage->gate, options, &err);
+	stage->warden = warden_new(device, stage->gate, &setup->options, &err);
 	CHECK(stage->warden);
+	CHECK_EQUAL(warden_add_run(stage->warden, STAGE_RUN, listener, setup->reach, &err), 0);
 	stage_go_on(stage);
+	if (second >= 0)
+		add_second(stage, setup, second);
+}
+
+void stage_start_changed(struct stage *stage, const struct warden_options *options,
+			 void (*change)(struct card *card), stage_program program, long arg)
+{
+	stage_start_as(stage, &(struct stage_setup){ .options = *options, .change = change }, program, arg);
 }
 
 void stage_start_with(struct stage *stage, const struct warden_options *options, stage_program program,
@@ -128,6 +177,9 @@ static void reap(struct stage *stage)
 		if (pid == stage->pid) {
 			stage->has_ended = true;
 			stage->status = status;
+		} else if (pid == stage->second.pid) {
+			stage->second.has_ended = true;
+			stage->second.status = status;
 		}
 }
 
@@ -140,33 +192,55 @@ static void note_memory(struct stage *stage)
 		stage->most_bytes = bytes;
 }
 
-/* One step; true if the program has said something. */
-static bool serve_once(struct stage *stage, int timeout_ms)
+static bool has_second(const struct stage *stage)
+{
+	return stage->second.pid && !stage->second.has_ended;
+}
+
+/* One step; true if the program has said something, or the second one if it is meant. */
+static bool serve_step(struct stage *stage, int timeout_ms, bool of_second)
 {
 	struct pollfd fds[] = { { stage->is_over ? -1 : warden_fd(stage->warden), POLLIN, 0 },
 				{ stage->has_ended ? -1 : stage->hear, POLLIN, 0 },
-				{ stage->has_ended ? -1 : stage->pidfd, POLLIN, 0 } };
+				{ stage->has_ended ? -1 : stage->pidfd, POLLIN, 0 },
+				{ has_second(stage) ? stage->second.hear : -1, POLLIN, 0 },
+				{ has_second(stage) ? stage->second.pidfd : -1, POLLIN, 0 } };
 
-	if (poll(fds, 3, timeout_ms) < 0)
+	if (poll(fds, sizeof(fds) / sizeof(fds[0]), timeout_ms) < 0)
 		return false;
 	if (fds[0].revents && !warden_work(stage->warden))
 		stage->is_over = true;
 	note_memory(stage);
 	reap(stage);
-	return fds[1].revents & POLLIN;
+	return fds[of_second ? 3 : 1].revents & POLLIN;
 }
 
-void stage_until(struct stage *stage, char letter)
+static bool serve_once(struct stage *stage, int timeout_ms)
+{
+	return serve_step(stage, timeout_ms, false);
+}
+
+static void until(struct stage *stage, char letter, bool of_second)
 {
 	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
 	char said = 0;
 
-	while (!serve_once(stage, 100)) {
-		CHECK(!stage->has_ended); /* it ended instead */
+	while (!serve_step(stage, 100, of_second)) {
+		CHECK(of_second ? has_second(stage) : !stage->has_ended); /* it ended instead */
 		CHECK(bf_now_ns() < give_up_ns);
 	}
-	CHECK(read(stage->hear, &said, 1) == 1);
+	CHECK(read(of_second ? stage->second.hear : stage->hear, &said, 1) == 1);
 	CHECK_EQUAL(said, letter);
+}
+
+void stage_until(struct stage *stage, char letter)
+{
+	until(stage, letter, false);
+}
+
+void stage_until_second(struct stage *stage, char letter)
+{
+	until(stage, letter, true);
 }
 
 void stage_serve(struct stage *stage, unsigned ms)
@@ -213,6 +287,11 @@ void stage_go_on(struct stage *stage)
 	CHECK(write(stage->say, "g", 1) == 1);
 }
 
+void stage_second_goes_on(struct stage *stage)
+{
+	CHECK(write(stage->second.say, "g", 1) == 1);
+}
+
 static void check_nothing_is_left(struct stage *stage)
 {
 	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
@@ -236,21 +315,30 @@ int stage_end(struct stage *stage)
 	struct warden_report report = { .processes = 1 };
 
 	/* The kernel says that no program is left before the last one has closed its files. */
-	while (!stage->has_ended || !stage->is_over || report.processes || report.channels) {
+	while (!stage->has_ended || has_second(stage) || !stage->is_over || report.processes ||
+	       report.channels) {
 		serve_once(stage, 10);
 		if (stage->is_over)
 			warden_work(stage->warden); /* the last pidfds */
-		if (stage->has_ended && stage->is_over)
+		if (stage->has_ended && !has_second(stage) && stage->is_over)
 			warden_report(stage->warden, &report);
 		CHECK(bf_now_ns() < give_up_ns);
 	}
+	if (stage->second.warden)
+		CHECK(!pthread_join(stage->second.thread, NULL));
 	check_nothing_is_left(stage);
+	warden_free(stage->second.warden);
 	warden_free(stage->warden);
 	gate_free(stage->gate);
 	card_stop(&stage->card);
 	close(stage->pidfd);
 	close(stage->say);
 	close(stage->hear);
+	if (stage->second.pid) {
+		close(stage->second.pidfd);
+		close(stage->second.say);
+		close(stage->second.hear);
+	}
 	CHECK_EQUAL(count_descriptors(), stage->descriptors_before);
 	return stage->status;
 }

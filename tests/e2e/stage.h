@@ -30,6 +30,8 @@
 		} \
 	} while (0)
 
+enum { STAGE_RUN = 1, STAGE_SECOND_RUN = 2 };
+
 #define STAGE_DEVICE 0x5c000002u
 #define STAGE_SUBDEVICE 0x5c000003u
 #define STAGE_SPACE 0x5c000004u
@@ -67,7 +69,16 @@ struct actor {
 };
 typedef void (*stage_program)(struct actor *actor);
 
-/* The test's side. */
+/* The test's side. A second program, if there is one, is a run of its own, and may have a warden of its own too, which
+ * is served by a thread of its own. */
+struct stage_second {
+	pid_t pid;	       /* 0: there is none */
+	struct warden *warden; /* NULL: it shares the first one's */
+	pthread_t thread;
+	int pidfd, say, hear;
+	bool has_ended;
+	int status;
+};
 struct stage {
 	struct card card;
 	struct gate *gate;
@@ -76,14 +87,25 @@ struct stage {
 	int pidfd, say, hear;
 	bool has_ended, is_over;
 	int status;
+	struct stage_second second;
 	uint64_t most_bytes; /* of device memory that was ever in use after a step */
 	unsigned descriptors_before;
 };
 
+/* What else a test may want: a device in which one thing is not as it is (`change` puts its own operations in place), a
+ * way to reach the programs, a second program. */
+struct stage_setup {
+	struct warden_options options;
+	void (*change)(struct card *card);
+	const struct warden_reach *reach;
+	stage_program second;
+	long second_arg;
+	bool has_two_wardens;
+};
+void stage_start_as(struct stage *stage, const struct stage_setup *setup, stage_program program, long arg);
 void stage_start(struct stage *stage, uint64_t mem_bytes, stage_program program, long arg);
 void stage_start_with(struct stage *stage, const struct warden_options *options, stage_program program,
 		      long arg);
-/* The same on a device in which one thing is not as it is: `change` puts its own operations in place. */
 void stage_start_changed(struct stage *stage, const struct warden_options *options,
 			 void (*change)(struct card *card), stage_program program, long arg);
 /* Serve the program until it says `letter`. */
@@ -96,6 +118,9 @@ uint32_t stage_done(const struct stage *stage, unsigned channel);
 /* Serve it until the GPU is told of this GP_PUT. */
 void stage_until_put(struct stage *stage, uint32_t channel, uint32_t value);
 void stage_go_on(struct stage *stage);
+/* Of the second one. */
+void stage_until_second(struct stage *stage, char letter);
+void stage_second_goes_on(struct stage *stage);
 /* Serve the program and all it started to their end; then nothing of them may be left. Returns its status. */
 int stage_end(struct stage *stage);
 /* The same, and it must have ended well. */

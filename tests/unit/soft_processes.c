@@ -314,7 +314,7 @@ static void supervised(int sock)
 	EXPECT(link_call_for(control, getpid(), RM_ESC_ALLOC, &root, sizeof(root)), -EPERM);
 	EXPECT(link_call_for(control, getppid(), RM_ESC_ALLOC, &root, sizeof(root)), -EPERM);
 	EXPECT(link_map_file(control, 0, 4096, 0), -EPERM);
-	EXPECT(link_supervise(control), -EPERM);
+	EXPECT(link_supervise(control, getpid()), -EPERM);
 	EXPECT(link_status(soft_folder, &status, NULL), -EPERM);
 	EXPECT(link_stop(soft_folder, NULL), -EPERM);
 	EXPECT(fstat(control, &st), 0);
@@ -358,8 +358,8 @@ static void run_supervised(void (*work)(int sock), bool is_orphan)
 		assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
 	child = child_new(work);
 	file = link_open(soft_folder, SOFT_FILE_GPU_0);
-	assert_int_equal(link_supervise(file), 0);
-	assert_int_equal(link_supervise(file), 0); /* twice is once */
+	assert_int_equal(link_supervise(file, getpid()), 0);
+	assert_int_equal(link_supervise(file, getpid()), 0); /* twice is once */
 	if (is_orphan) {
 		assert_int_equal(waitpid(child.pid, NULL, 0), child.pid);
 		child_tell(&child, 0);
@@ -399,6 +399,100 @@ static void leave_file(int sock)
 	hear(sock);
 }
 
+/* A root: speaks for itself, and has a child that does not. */
+static void root_with_a_child(int sock)
+{
+	struct rm_arg_alloc root = { .class_id = 0x41 };
+	pid_t child = fork();
+	int control, status;
+
+	if (!child) {
+		supervised(sock);
+		_exit(0);
+	}
+	EXPECT(waitpid(child, &status, 0), child);
+	EXPECT(status, 0);
+	hear(sock); /* it is a root once more */
+	control = link_open(soft_folder, SOFT_FILE_CONTROL);
+	EXPECT(link_call(control, RM_ESC_ALLOC, &root, sizeof(root)), 0);
+	EXPECT(root.status, 0);
+	close(control);
+	say(sock, 0);
+}
+
+static void only_descendants_of_a_root_are_supervised(void **state)
+{
+	struct rm_arg_alloc mine = { .class_id = 0x41 };
+	struct child child = child_new(root_with_a_child), other = child_new(leave_file);
+	int file = link_open(soft_folder, SOFT_FILE_GPU_0), control;
+
+	(void)state;
+	assert_int_equal(link_supervise(file, child.pid), 0);
+	assert_int_equal(link_supervise(file, other.pid), 0); /* as many as wanted */
+	control = link_open(soft_folder, SOFT_FILE_CONTROL);
+	assert_int_equal(link_call(control, RM_ESC_ALLOC, &mine, sizeof(mine)), 0); /* above them all */
+	/* The root is not spoken for. */
+	assert_int_equal(link_call_for(control, child.pid, RM_ESC_ALLOC, &mine, sizeof(mine)), -EPERM);
+	close(control);
+	child_tell(&child, 0);
+	child_hear(&child);
+	close(file);
+	soft_wait_files(3); /* ours, and the grandchild's control file */
+	child_tell(&child, 0);
+	file = link_open(soft_folder, SOFT_FILE_GPU_0);
+	assert_int_equal(link_supervise(file, child.pid), 0);
+	child_tell(&child, 0);
+	child_hear(&child);
+	close(file);
+	soft_wait_files(2);
+	child_end(&child);
+	kill(other.pid, SIGKILL);
+	waitpid(other.pid, NULL, 0);
+	close(other.sock);
+}
+
+/* Asks for what it must not have: roots that are another's, or none. Is told the number of another process. */
+static void second_supervisor(int sock)
+{
+	pid_t theirs = (pid_t)hear(sock);
+	int file = link_open(soft_folder, SOFT_FILE_GPU_0);
+
+	EXPECT(link_supervise(file, theirs), -EBUSY);	  /* a root */
+	EXPECT(link_supervise(file, getppid()), -EINVAL); /* above it: it would be its own supervisor */
+	EXPECT(link_supervise(file, 1), -EINVAL);
+	EXPECT(link_supervise(file, 0), -EINVAL);
+	EXPECT(link_supervise(file, -1), -EINVAL);
+	EXPECT(link_supervise(file, 0x7ffffff0), -ESRCH);
+	EXPECT(link_supervise(file, getpid()), 0); /* its own descendants are */
+	EXPECT(link_supervise(file, getpid()), 0);
+	say(sock, 0);
+	hear(sock);
+	close(file);
+}
+
+static void root_has_one_supervisor(void **state)
+{
+	struct child root = child_new(leave_file), second = child_new(second_supervisor);
+	int file = link_open(soft_folder, SOFT_FILE_GPU_0), another = link_open(soft_folder, SOFT_FILE_GPU_0);
+
+	(void)state;
+	assert_int_equal(link_supervise(file, root.pid), 0);
+	assert_int_equal(link_supervise(another, root.pid), 0); /* the same one, through another file */
+	close(file);
+	soft_wait_files(3);
+	child_tell(&second, (uint32_t)root.pid);
+	child_hear(&second);
+	assert_int_equal(link_supervise(another, second.pid), -EBUSY);
+	child_tell(&second, 0);
+	child_end(&second);
+	kill(root.pid, SIGKILL);
+	waitpid(root.pid, NULL, 0);
+	close(root.sock);
+	assert_int_equal(link_supervise(another, root.pid), -ESRCH);
+	close(another);
+	soft_wait_files(2);
+}
+
 static void supervisor_speaks_for_its_descendants(void **state)
 {
 	struct child child = child_new(leave_file), stranger = child_new(leave_file);
@@ -417,7 +511,7 @@ static void supervisor_speaks_for_its_descendants(void **state)
 	theirs.control = files.fd[0];
 	/* Not before it has said that it supervises. */
 	assert_int_equal(link_call_for(theirs.control, child.pid, RM_ESC_ALLOC, &root, sizeof(root)), -EPERM);
-	assert_int_equal(link_supervise(file), 0);
+	assert_int_equal(link_supervise(file, getpid()), 0);
 	assert_int_equal(link_call_for(theirs.control, 1, RM_ESC_ALLOC, &root, sizeof(root)), -EPERM);
 	assert_int_equal(link_call_for(theirs.control, -5, RM_ESC_ALLOC, &root, sizeof(root)), -EINVAL);
 	assert_int_equal(link_call_for(theirs.control, child.pid, RM_ESC_ALLOC, &root, sizeof(root)), 0);
@@ -582,6 +676,8 @@ int main(void)
 		WITH_PROGRAM(users_are_listed),
 		WITH_PROGRAM(descendants_of_a_supervisor_do_not_speak_for_themselves),
 		WITH_PROGRAM(supervisor_speaks_for_its_descendants),
+		WITH_PROGRAM(only_descendants_of_a_root_are_supervised),
+		WITH_PROGRAM(root_has_one_supervisor),
 		WITH_PROGRAM(garbage_is_refused_and_leaks_nothing),
 		WITH_PROGRAM(strange_files_do_no_harm),
 	};

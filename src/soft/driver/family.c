@@ -11,20 +11,28 @@
 
 #include "base/own.h"
 
-enum { KNOWN = 1024, SUPERVISORS_MAX = 256, GENERATIONS_MAX = 4096 };
+enum { KNOWN = 1024, ROOTS_MAX = 4096, GENERATIONS_MAX = 4096 };
 
-/* Ancestry is looked up once a process: it only ever changes towards init or a subreaper, which are ancestors too. A
- * supervisor is its descendants' subreaper, so none of them gets away from it by losing its parent. */
+/* A number is used again, the time it was given at is not. */
+struct root {
+	pid_t pid;
+	uint64_t start;
+	pid_t supervisor;
+	const void *owner;
+};
+
+/* Ancestry is looked up once a process: it only ever changes towards init or a subreaper, which are ancestors too. So
+ * no process comes below a root later on, and none gets away from a root that is its descendants' subreaper. */
 struct known {
 	pid_t pid;
-	uint64_t start;	     /* a number is used again, the time it was given at is not */
-	uint64_t generation; /* of the supervisors */
-	pid_t under;	     /* the nearest supervisor above it, or 0 */
+	uint64_t start;
+	uint64_t generation; /* of the roots */
+	pid_t under;	     /* the supervisor of the nearest root above it, or 0 */
 };
 
 struct family {
 	pthread_mutex_t lock;
-	pid_t supervisors[SUPERVISORS_MAX];
+	struct root roots[ROOTS_MAX];
 	unsigned count;
 	uint64_t generation;
 	struct known known[KNOWN];
@@ -45,32 +53,6 @@ void family_free(struct family *family)
 		return;
 	pthread_mutex_destroy(&family->lock);
 	free(family);
-}
-
-int family_add(struct family *family, pid_t supervisor)
-{
-	int rc = 0;
-
-	pthread_mutex_lock(&family->lock);
-	if (family->count == SUPERVISORS_MAX)
-		rc = -ENOMEM;
-	else
-		family->supervisors[family->count++] = supervisor;
-	family->generation++;
-	pthread_mutex_unlock(&family->lock);
-	return rc;
-}
-
-void family_remove(struct family *family, pid_t supervisor)
-{
-	pthread_mutex_lock(&family->lock);
-	for (unsigned i = 0; i < family->count; i++)
-		if (family->supervisors[i] == supervisor) {
-			family->supervisors[i] = family->supervisors[--family->count];
-			break;
-		}
-	family->generation++;
-	pthread_mutex_unlock(&family->lock);
 }
 
 /* The fourth and the twenty-second field of /proc/PID/stat; the second may contain anything but ends with the last
@@ -101,24 +83,42 @@ static int look_up(pid_t pid, pid_t *parent, uint64_t *start)
 	return 0;
 }
 
-static bool is_supervisor(const struct family *family, pid_t pid)
+static void drop_root(struct family *family, unsigned at)
 {
-	for (unsigned i = 0; i < family->count; i++)
-		if (family->supervisors[i] == pid)
-			return true;
-	return false;
+	family->roots[at] = family->roots[--family->count];
+	family->generation++;
 }
 
-/* The nearest supervisor above a process, 0 if there is none, or -ESRCH if it cannot be told any more. */
-static pid_t find_above(const struct family *family, pid_t pid)
+/* Who supervises the descendants of this process, or 0. */
+static pid_t supervisor_below(struct family *family, pid_t pid)
+{
+	pid_t parent;
+	uint64_t start;
+
+	for (unsigned i = 0; i < family->count;) {
+		if (family->roots[i].pid != pid) {
+			i++;
+			continue;
+		}
+		if (!look_up(pid, &parent, &start) && start == family->roots[i].start)
+			return family->roots[i].supervisor;
+		drop_root(family, i); /* it has died, and the number is another's */
+	}
+	return 0;
+}
+
+/* The supervisor of the nearest root above a process, 0 if there is none, or -ESRCH if it cannot be told any more. */
+static pid_t find_above(struct family *family, pid_t pid)
 {
 	for (unsigned i = 0; i < GENERATIONS_MAX && pid > 1; i++) {
 		uint64_t start;
+		pid_t found;
 
 		if (look_up(pid, &pid, &start))
 			return -ESRCH;
-		if (is_supervisor(family, pid))
-			return pid;
+		found = supervisor_below(family, pid);
+		if (found)
+			return found;
 	}
 	return 0;
 }
@@ -139,6 +139,82 @@ static pid_t supervisor_of(struct family *family, pid_t pid)
 	return under;
 }
 
+static bool is_below(pid_t pid, pid_t root)
+{
+	uint64_t start;
+
+	for (unsigned i = 0; i < GENERATIONS_MAX && pid > 1; i++)
+		if (look_up(pid, &pid, &start) || pid == root)
+			return true; /* what cannot be told is no reason to let it */
+	return false;
+}
+
+static void drop_dead(struct family *family)
+{
+	pid_t parent;
+	uint64_t start;
+
+	for (unsigned i = 0; i < family->count;)
+		if (look_up(family->roots[i].pid, &parent, &start) || start != family->roots[i].start)
+			drop_root(family, i);
+		else
+			i++;
+}
+
+/* Whether the root may be this supervisor's. 1: it is already, by this owner. */
+static int check_root(struct family *family, const struct root *root)
+{
+	pid_t below = supervisor_below(family, root->pid), above = supervisor_of(family, root->pid);
+
+	if (supervisor_of(family, root->supervisor))
+		return -EPERM;
+	if (above < 0)
+		return above;
+	if (root->supervisor != root->pid && is_below(root->supervisor, root->pid))
+		return -EINVAL;
+	if ((below && below != root->supervisor) || (above && above != root->supervisor))
+		return -EBUSY;
+	for (unsigned i = 0; i < family->count; i++)
+		if (family->roots[i].pid == root->pid && family->roots[i].owner == root->owner)
+			return 1;
+	return 0;
+}
+
+int family_add(struct family *family, const void *owner, pid_t supervisor, pid_t root_pid)
+{
+	struct root root = { .pid = root_pid, .supervisor = supervisor, .owner = owner };
+	pid_t parent;
+	int rc;
+
+	if (root_pid <= 1) /* everybody */
+		return -EINVAL;
+	if (look_up(root_pid, &parent, &root.start))
+		return -ESRCH;
+	pthread_mutex_lock(&family->lock);
+	rc = check_root(family, &root);
+	if (!rc && family->count == ROOTS_MAX)
+		drop_dead(family);
+	if (!rc && family->count == ROOTS_MAX)
+		rc = -ENOMEM;
+	if (!rc) {
+		family->roots[family->count++] = root;
+		family->generation++;
+	}
+	pthread_mutex_unlock(&family->lock);
+	return rc < 0 ? rc : 0;
+}
+
+void family_remove(struct family *family, const void *owner)
+{
+	pthread_mutex_lock(&family->lock);
+	for (unsigned i = 0; i < family->count;)
+		if (family->roots[i].owner == owner)
+			drop_root(family, i);
+		else
+			i++;
+	pthread_mutex_unlock(&family->lock);
+}
+
 bool family_is_empty(struct family *family)
 {
 	bool is_empty;
@@ -157,7 +233,7 @@ int family_check(struct family *family, pid_t sender, pid_t on_behalf)
 	/* Not known is a no: it has ended, and nobody waits for the answer. */
 	if (family->count && supervisor_of(family, sender))
 		rc = -EPERM;
-	else if (on_behalf && (!is_supervisor(family, sender) || supervisor_of(family, on_behalf) != sender))
+	else if (on_behalf && supervisor_of(family, on_behalf) != sender)
 		rc = -EPERM;
 	pthread_mutex_unlock(&family->lock);
 	return rc;

@@ -1,5 +1,6 @@
-/* Who supervises whom. A process that supervises speaks for its descendants, and they do not speak for themselves:
- * what they ask goes through it, or is refused. Private to the room; has a lock of its own. */
+/* Who supervises whom. A supervisor names roots: it speaks for the descendants of each (not for the root itself), and
+ * they do not speak for themselves: what they ask goes through it, or is refused. A root that is its descendants'
+ * subreaper loses none of them. Private to the room; has a lock of its own. */
 #ifndef BELFRY_SOFT_DRIVER_FAMILY_H
 #define BELFRY_SOFT_DRIVER_FAMILY_H
 
@@ -10,9 +11,10 @@ struct family;
 
 struct family *family_new(void);
 void family_free(struct family *family);
-/* -errno: -ENOMEM. As often as it was added it must be removed. */
-int family_add(struct family *family, pid_t supervisor);
-void family_remove(struct family *family, pid_t supervisor);
+/* `owner` is whatever the pair goes with. -errno: -EPERM if the supervisor is supervised itself, -EINVAL if it is below
+ * the root, -ESRCH if there is no such root, -EBUSY if that is another supervisor's or below one of those, -ENOMEM. */
+int family_add(struct family *family, const void *owner, pid_t supervisor, pid_t root);
+void family_remove(struct family *family, const void *owner); /* with all its roots */
 bool family_is_empty(struct family *family);
 /* May `sender` speak for itself (on_behalf 0) or for that process? 0, or -EPERM. */
 int family_check(struct family *family, pid_t sender, pid_t on_behalf);

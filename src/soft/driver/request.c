@@ -150,17 +150,20 @@ static int serve_supervise(struct request *request)
 {
 	struct server *server = request->server;
 	struct endpoint *endpoint = request->endpoint;
-	int rc = 0;
+	pid_t supervisor = request->message->from.pid;
+	int rc;
 
-	if (!endpoint->file)
+	if (!endpoint->file || request->head.nr > INT32_MAX)
 		return -EINVAL;
 	pthread_mutex_lock(&server->lock);
-	if (endpoint->supervisor)
-		rc = endpoint->supervisor == request->message->from.pid ? 0 : -EBUSY;
+	if (endpoint->is_closed)
+		rc = -ENODEV;
+	else if (endpoint->supervisor && endpoint->supervisor != supervisor)
+		rc = -EBUSY;
 	else
-		rc = family_add(server->family, request->message->from.pid);
+		rc = family_add(server->family, endpoint, supervisor, (pid_t)request->head.nr);
 	if (!rc)
-		endpoint->supervisor = request->message->from.pid;
+		endpoint->supervisor = supervisor;
 	pthread_mutex_unlock(&server->lock);
 	return rc;
 }

@@ -19,6 +19,7 @@ struct endpoint {
 	int sock;
 	struct file *file;     /* NULL: a connection */
 	pid_t supervisor;      /* of whoever asked for it through this file, or 0; under server::lock */
+	bool is_closed;	       /* under server::lock */
 	struct list of_server; /* server::endpoints */
 };
 

@@ -55,14 +55,27 @@ struct endpoint *endpoint_add(struct server *server, int sock, struct file *file
 	return NULL;
 }
 
+/* Supervision goes first: whoever sees that the file is closed finds it ended. */
+static void end_supervision(struct server *server, struct endpoint *endpoint)
+{
+	pid_t supervisor;
+
+	pthread_mutex_lock(&server->lock);
+	supervisor = endpoint->supervisor;
+	endpoint->is_closed = true; /* a request of it that is still under way adds nothing any more */
+	pthread_mutex_unlock(&server->lock);
+	if (supervisor)
+		family_remove(server->family, endpoint);
+}
+
 /* Only whoever has it unarmed may do this: no other thread can have an event of it then. */
 void endpoint_close(struct server *server, struct endpoint *endpoint)
 {
 	bool is_last;
 	uint64_t wake = 1;
-	pid_t supervisor;
 
 	epoll_ctl(server->epoll, EPOLL_CTL_DEL, endpoint->sock, NULL);
+	end_supervision(server, endpoint);
 	if (endpoint->file)
 		file_close(endpoint->file);
 	pthread_mutex_lock(&server->lock);
@@ -71,10 +84,7 @@ void endpoint_close(struct server *server, struct endpoint *endpoint)
 	is_last = endpoint->file && !server->file_count;
 	if (is_last)
 		server->deadline_ns = bf_now_ns() + server->options.config.linger_s * 1000000000ull;
-	supervisor = endpoint->supervisor;
 	pthread_mutex_unlock(&server->lock);
-	if (supervisor)
-		family_remove(server->family, supervisor);
 	endpoint_put(endpoint);
 	if (is_last && write(server->wake_main, &wake, sizeof(wake)) < 0)
 		bf_log(BF_LOG_WARN, "not woken: the end comes late");

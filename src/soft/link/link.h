@@ -47,7 +47,10 @@ void *link_map(int fd, void *at, size_t bytes, int prot, uint64_t offset);
  * offsets of the file would not be those of the map. */
 int link_map_file(int fd, pid_t on_behalf, size_t bytes, uint64_t offset);
 int link_what_is(int fd, uint64_t inode); /* SOFT_FILE_*, -ENOENT, or another -errno */
-int link_supervise(int fd);
+/* As long as the file is open, calls of root's descendants (not of root itself) are taken from us only. As often as
+ * wanted on one file. -EPERM if we are supervised ourselves, -EBUSY if root is another supervisor's or below one of
+ * those, -EINVAL if we are below it. */
+int link_supervise(int fd, pid_t root);
 int link_status(const char *folder, struct soft_status *status, struct bf_error *err);
 int link_stop(const char *folder, struct bf_error *err);
 

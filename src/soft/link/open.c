@@ -66,9 +66,9 @@ int link_what_is(int fd, uint64_t inode)
 	return ask_plain(fd, &a);
 }
 
-int link_supervise(int fd)
+int link_supervise(int fd, pid_t root)
 {
-	struct ask a = { .request = { .kind = SOFT_REQUEST_SUPERVISE } };
+	struct ask a = { .request = { .kind = SOFT_REQUEST_SUPERVISE, .nr = (uint32_t)root } };
 
 	return ask_plain(fd, &a);
 }

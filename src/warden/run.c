@@ -1,0 +1,128 @@
+/* Runs: the programs that share a listener. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/own.h"
+#include "warden/state.h"
+
+#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
+#define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
+#endif
+
+static struct run *run_by_number(const struct warden *warden, uint32_t number)
+{
+	for (struct run *r = warden->runs; r; r = r->next)
+		if (r->number == number)
+			return r;
+	return NULL;
+}
+
+struct run *run_by_serial(const struct warden *warden, uint64_t serial)
+{
+	for (struct run *r = warden->runs; r; r = r->next)
+		if (r->serial == serial)
+			return r;
+	return NULL;
+}
+
+static int run_add(struct warden *warden, uint32_t number, int listener, const struct warden_reach *reach,
+		   struct bf_error *err)
+{
+	struct run *run;
+	int rc;
+
+	if (run_by_number(warden, number))
+		return bf_fail(err, EEXIST, "run %u is there already", number);
+	run = calloc(1, sizeof(*run));
+	if (!run)
+		return bf_fail(err, ENOMEM, "out of memory");
+	rc = warden_watch(warden, listener, &run->serial);
+	if (rc) {
+		free(run);
+		return bf_fail(err, -rc, "run %u: its listener cannot be watched: %s", number, strerror(-rc));
+	}
+	/* Wake the thread we answer on this CPU at once (6.6); only an optimisation. */
+	ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
+	run->number = number;
+	run->listener = listener;
+	if (reach)
+		run->reach = *reach;
+	run->next = warden->runs;
+	warden->runs = run;
+	return 0;
+}
+
+int warden_add_run(struct warden *warden, uint32_t run, int listener, const struct warden_reach *reach,
+		   struct bf_error *err)
+{
+	cleanup_close int owned = listener;
+	int rc;
+
+	pthread_mutex_lock(&warden->lock);
+	rc = run_add(warden, run, owned, reach, err);
+	pthread_mutex_unlock(&warden->lock);
+	if (!rc)
+		bf_take_fd(&owned);
+	return rc;
+}
+
+static void drop_deferred(struct warden *warden, const struct run *run)
+{
+	struct deferred **at = &warden->deferred, *found;
+
+	while ((found = *at)) {
+		if (found->run == run) {
+			*at = found->next;
+			free(found);
+		} else {
+			at = &found->next;
+		}
+	}
+	warden->deferred_end = at;
+}
+
+void run_gone(struct warden *warden, struct run *run)
+{
+	struct run **at;
+
+	for (at = &warden->runs; *at != run; at = &(*at)->next)
+		;
+	*at = run->next;
+	drop_deferred(warden, run);
+	for (struct process *p = warden->processes; p; p = p->next)
+		if (p->run == run->number)
+			process_cut(p);
+	/* By name: somebody else may have the listener open as well, and then closing ours would not do it. */
+	epoll_ctl(warden->epoll, EPOLL_CTL_DEL, run->listener, NULL);
+	close(run->listener);
+	free(run);
+}
+
+void warden_end_run(struct warden *warden, uint32_t number, const char *why)
+{
+	struct run *run;
+
+	pthread_mutex_lock(&warden->lock);
+	for (struct process *p = warden->processes; p; p = p->next)
+		if (p->run == number)
+			process_end(p, why);
+	run = run_by_number(warden, number);
+	if (run)
+		run_gone(warden, run);
+	pthread_mutex_unlock(&warden->lock);
+}
+
+bool warden_run_is_over(struct warden *warden, uint32_t run)
+{
+	bool is_over;
+
+	pthread_mutex_lock(&warden->lock);
+	is_over = !run_by_number(warden, run);
+	pthread_mutex_unlock(&warden->lock);
+	return is_over;
+}
