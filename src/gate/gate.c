@@ -375,6 +375,11 @@ static bool turn_to(struct gate_vgpu *vgpu, bool is_open)
 	return true;
 }
 
+uint64_t gate_channel_forwards(const struct gate_channel *channel)
+{
+	return atomic_load_explicit(&channel->forwards, memory_order_acquire);
+}
+
 void gate_hold(struct gate_vgpu *vgpu)
 {
 	turn_to(vgpu, false);

@@ -64,6 +64,8 @@ void gate_channel_set_token(struct gate_channel *channel, uint32_t token);
 void gate_channel_remove(struct gate_channel *channel);
 /* Whether anything was ever passed on for it. Exact while its vGPU is held. */
 bool gate_channel_was_used(const struct gate_channel *channel);
+/* How often. Unlike GP_PUT it never comes around to a value it had before. */
+uint64_t gate_channel_forwards(const struct gate_channel *channel);
 /* The GP_PUT that was last passed on for it. Exact while its vGPU is held. */
 uint32_t gate_channel_sent(const struct gate_channel *channel);
 

@@ -91,6 +91,9 @@ static bool channel_forward(struct gate *gate, struct gate_channel *ch)
 	gate_ring(gate, token);
 	/* Only the poller writes it; others read. */
 	atomic_store_explicit(&ch->sent_put, put, memory_order_relaxed);
+	/* Pairs with gate_channel_forwards: who reads the new count finds the GP_PUT that it counts in gpu_userd. */
+	atomic_store_explicit(&ch->forwards, atomic_load_explicit(&ch->forwards, memory_order_relaxed) + 1,
+			      memory_order_release);
 	count(&gate->forwards);
 	return true;
 }

@@ -21,6 +21,7 @@ struct gate_channel {
 	_Atomic uint32_t token;
 	_Atomic bool was_used;	   /* by the poller, on the first submission */
 	_Atomic uint32_t sent_put; /* by the poller, on each */
+	_Atomic uint64_t forwards; /* by the poller, after each */
 	struct gate_channel *next; /* gate_program::channels */
 
 	/* The poller's own. */

@@ -57,6 +57,7 @@ enum rm_status {
 	RM_ERR_INVALID_OBJECT_PARENT = 0x36,
 	RM_ERR_NO_MEMORY = 0x51,
 	RM_ERR_NOT_SUPPORTED = 0x56,
+	RM_ERR_TIMEOUT = 0x65,
 };
 
 /* What a class is to Belfry. */
@@ -98,6 +99,12 @@ const struct rm_class *rm_class_find(uint32_t id);
 #define RM_CTRL_DISABLE_CHANNELS 0x2080110bu
 /* Moves a channel's USERD and ring to other memory: with CAP_SYS_ADMIN, a way around the gate. */
 #define RM_CTRL_FIFO_UPDATE_CHANNEL_INFO 0x20801116u
+#define RM_CTRL_GET_TIME 0x20800403u /* {u64 ns} of the GPU's PTIMER */
+/* Have context switches of the graphics engine written to an event buffer, and what is done with such a buffer. */
+#define RM_CTRL_BIND_TURNS 0x20801238u
+#define RM_CTRL_EVENT_BUFFER_ENABLE 0x90cd0101u
+#define RM_CTRL_EVENT_BUFFER_UPDATE_GET 0x90cd0102u
+#define RM_CTRL_EVENT_BUFFER_FLUSH 0x90cd0104u
 #define RM_CTRL_FB_GET_INFO 0x20801301u
 #define RM_CTRL_FB_GET_INFO_V2 0x20801303u
 #define RM_CTRL_GROUP_SCHEDULE 0xa06c0101u
@@ -267,6 +274,17 @@ struct rm_arg_unmap { /* NVOS34 */
 	uint64_t address;
 	uint32_t status, flags;
 };
+struct rm_arg_idle { /* NVOS30 */
+	uint32_t client, device, channel, count;
+	uint64_t clients, devices, channels; /* addresses of lists */
+	uint32_t flags, timeout_us, status, pad;
+};
+/* Its flags (nvos.h): which channels, a single one or the lists; and all of them as Belfry sends them: a busy check (3)
+ * of a single channel, on pushbuffer, cache and graphics (7 << 8). What is called a query (2) answers 0 to everything
+ * (measured, docs/driver.md). */
+#define RM_IDLE_CHANNEL 0xf0u
+#define RM_IDLE_SINGLE 0x10u
+#define RM_IDLE_ASK 0x713u
 struct rm_arg_alloc_memory { /* NVOS02 and the file */
 	uint32_t client, parent, object, class_id, flags, pad;
 	uint64_t address, limit;

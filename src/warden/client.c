@@ -222,20 +222,32 @@ static int take_usual(struct warden *warden, const struct client *client)
 	return bf_take_fd(&usual);
 }
 
-int client_control(struct warden *warden, struct client *client, uint32_t object, uint32_t cmd, void *params,
-		   uint32_t size)
+int client_call(struct warden *warden, struct client *client, uint32_t nr, void *arg, uint32_t size,
+		const uint32_t *status)
 {
+	struct device *device = warden->device;
 	cleanup_close int usual = take_usual(warden, client);
 	cleanup_close int file = -1;
 	int rc;
 
-	if (usual >= 0) {
-		rc = control(warden, usual, client, object, cmd, params, size);
-		if (rc >= 0 && rc != RM_ERR_INVALID_CLIENT)
-			return rc;
-	}
+	if (usual >= 0 && !device->ops->call(device, usual, nr, arg, size) &&
+	    *status != RM_ERR_INVALID_CLIENT)
+		return (int)*status;
 	file = client_take_control(warden, client);
-	return file < 0 ? file : control(warden, file, client, object, cmd, params, size);
+	rc = file < 0 ? file : device->ops->call(device, file, nr, arg, size);
+	return rc ? rc : (int)*status;
+}
+
+int client_control(struct warden *warden, struct client *client, uint32_t object, uint32_t cmd, void *params,
+		   uint32_t size)
+{
+	struct rm_arg_control arg = { .client = client->handle,
+				      .object = object,
+				      .cmd = cmd,
+				      .params = (uintptr_t)params,
+				      .size = size };
+
+	return client_call(warden, client, RM_ESC_CONTROL, &arg, sizeof(arg), &arg.status);
 }
 
 int client_group_time(struct warden *warden, struct client *client, uint32_t group, uint64_t *gpu_ns)

@@ -21,9 +21,11 @@ enum {
 	/* NVOS33 flags as libcuda sends them (recorded): write-only for a doorbell, read and write for memory. */
 	MAP_FLAGS_BELL = 0x80002,
 	MAP_FLAGS_MEMORY = 0xc0000,
+	MAP_FLAG_READ_ONLY = 1,
 	/* NVOS32 attributes: in host memory (26:25 = 1), 4 KiB pages (24:23 = 1), cached (31:29 = 1). */
 	HOST_MEMORY_ATTR = 1 << 29 | 1 << 25 | 1 << 23,
 	HOST_MEMORY_ATTR2 = 2 << 2, /* not in the GPU's cache; the word after */
+	READ_ONLY_ATTR2 = 1 << 22,  /* for user space; of event buffers the driver asks it */
 	MEMORY_OWNER_AT = 0,	    /* NV_MEMORY_ALLOCATION_PARAMS: any number that is not the driver's own */
 	SHARE_WITH_CLIENT = 3,	    /* RS_SHARE_TYPE_CLIENT */
 	SHARE_REVOKE = 1,	    /* remove from them: rs_access.h */
@@ -31,16 +33,11 @@ enum {
 	FB_TOTAL_INDEX = 0x08,
 };
 
-/* Our own names for our own objects. */
-#define OWN_DEVICE 0xbe1f0001u
-#define OWN_SUBDEVICE 0xbe1f0002u
 #define OWN_BELL 0xbe1f0003u
 #define OWN_FIRST_VIEW 0xbe200000u
 #define OWN_LAST_VIEW 0xbe2fffffu
 
-/* 0, -errno, or the driver's status (positive). */
-static int own_alloc(struct nv *nv, uint32_t parent, uint32_t handle, uint32_t class_id, void *params,
-		     uint32_t size)
+int own_alloc(struct nv *nv, uint32_t parent, uint32_t handle, uint32_t class_id, void *params, uint32_t size)
 {
 	struct rm_arg_alloc arg = { .client = nv->client,
 				    .parent = parent,
@@ -53,7 +50,7 @@ static int own_alloc(struct nv *nv, uint32_t parent, uint32_t handle, uint32_t c
 	return rc ? rc : (int)arg.status;
 }
 
-static int own_control(struct nv *nv, uint32_t object, uint32_t cmd, void *params, uint32_t size)
+int own_control(struct nv *nv, uint32_t object, uint32_t cmd, void *params, uint32_t size)
 {
 	struct rm_arg_control arg = {
 		.client = nv->client, .object = object, .cmd = cmd, .params = (uintptr_t)params, .size = size
@@ -85,14 +82,14 @@ static int own_map(struct nv *nv, uint32_t memory, uint64_t bytes, uint32_t flag
 	return *at == MAP_FAILED ? -errno : 0;
 }
 
-static uint32_t next_own_handle(struct nv *nv)
+uint32_t own_next_handle(struct nv *nv)
 {
 	uint32_t made = atomic_fetch_add_explicit(&nv->views_made, 1, memory_order_relaxed);
 
 	return OWN_FIRST_VIEW + made % (OWN_LAST_VIEW - OWN_FIRST_VIEW + 1);
 }
 
-static void own_free(struct nv *nv, uint32_t handle)
+void own_free(struct nv *nv, uint32_t handle)
 {
 	struct rm_arg_free arg = { .client = nv->client, .parent = OWN_DEVICE, .object = handle };
 
@@ -145,7 +142,7 @@ int nv_view(struct device *device, int control_fd, uint32_t client, const struct
 	    bool is_vidmem, struct device_view *view, struct bf_error *err)
 {
 	struct nv *nv = nv_of(device);
-	struct rm_arg_dup dup = { .client = nv->client, .parent = OWN_DEVICE, .object = next_own_handle(nv) };
+	struct rm_arg_dup dup = { .client = nv->client, .parent = OWN_DEVICE, .object = own_next_handle(nv) };
 	int rc = share_and_dup(nv, control_fd, client, what->handle, nv->control_fd, &dup, err);
 
 	if (rc)
@@ -165,13 +162,12 @@ void nv_unview(struct device *device, struct device_view *view)
 	own_free(nv_of(device), view->handle);
 }
 
-int nv_page_new(struct device *device, struct device_view *page, struct bf_error *err)
+int own_host_memory(struct nv *nv, uint64_t bytes, bool is_read_only, struct device_view *memory,
+		    struct bf_error *err)
 {
-	struct nv *nv = nv_of(device);
-	const struct rm_layout *layout = device->layout;
+	const struct rm_layout *layout = nv->device.layout;
 	cleanup_free uint8_t *params = calloc(1, layout->memory_size);
-	uint32_t attr[2] = { HOST_MEMORY_ATTR, HOST_MEMORY_ATTR2 };
-	uint64_t bytes = 4096;
+	uint32_t attr[2] = { HOST_MEMORY_ATTR, HOST_MEMORY_ATTR2 | (is_read_only ? READ_ONLY_ATTR2 : 0) };
 	int rc;
 
 	if (!params)
@@ -179,15 +175,22 @@ int nv_page_new(struct device *device, struct device_view *page, struct bf_error
 	memcpy(params + MEMORY_OWNER_AT, &nv->client, sizeof(nv->client));
 	memcpy(params + layout->memory_attr, attr, sizeof(attr));
 	memcpy(params + layout->memory_bytes, &bytes, sizeof(bytes));
-	*page = (struct device_view){ .bytes = bytes, .handle = next_own_handle(nv) };
-	rc = own_alloc(nv, OWN_DEVICE, page->handle, 0x3e, params, layout->memory_size);
+	*memory = (struct device_view){ .bytes = bytes, .handle = own_next_handle(nv) };
+	rc = own_alloc(nv, OWN_DEVICE, memory->handle, 0x3e, params, layout->memory_size);
 	if (rc)
 		return bf_fail(err, EIO, "the driver gives no page (0x%x)", (unsigned)rc);
-	rc = own_map(nv, page->handle, bytes, MAP_FLAGS_MEMORY, PROT_READ | PROT_WRITE, false, &page->base);
+	rc = own_map(nv, memory->handle, bytes, MAP_FLAGS_MEMORY | (is_read_only ? MAP_FLAG_READ_ONLY : 0),
+		     is_read_only ? PROT_READ : PROT_READ | PROT_WRITE, false, &memory->base);
 	if (!rc)
 		return 0;
-	own_free(nv, page->handle);
+	own_free(nv, memory->handle);
+	memory->base = NULL;
 	return bf_fail(err, EIO, "a page of ours cannot be mapped (%d)", rc);
+}
+
+int nv_page_new(struct device *device, struct device_view *page, struct bf_error *err)
+{
+	return own_host_memory(nv_of(device), 4096, false, page, err);
 }
 
 int nv_page_name(struct device *device, int control_fd, uint32_t client, uint32_t parent, uint32_t handle,

@@ -36,6 +36,20 @@ static inline struct nv *nv_of(struct device *device)
 	return (struct nv *)device;
 }
 
+/* Our own names for our own objects. */
+#define OWN_DEVICE 0xbe1f0001u
+#define OWN_SUBDEVICE 0xbe1f0002u
+
+/* Calls of our own client's: 0, -errno, or the driver's status (positive). */
+int own_alloc(struct nv *nv, uint32_t parent, uint32_t handle, uint32_t class_id, void *params,
+	      uint32_t size);
+int own_control(struct nv *nv, uint32_t object, uint32_t cmd, void *params, uint32_t size);
+void own_free(struct nv *nv, uint32_t handle);
+uint32_t own_next_handle(struct nv *nv);
+/* Host memory, mapped here; nv_unview gives it back. Read-only: for all of user space, the driver writes to it. */
+int own_host_memory(struct nv *nv, uint64_t bytes, bool is_read_only, struct device_view *memory,
+		    struct bf_error *err);
+
 struct nv *nv_new(const struct nv_road *road, const struct device_ops *ops, unsigned index,
 		  struct bf_error *err);
 /* With driver_version filled in. Frees nv if it fails. */

@@ -55,6 +55,17 @@ struct process *process_by_pid(const struct warden *warden, pid_t pid)
 	return NULL;
 }
 
+bool warden_has_process(struct warden *warden, pid_t pid)
+{
+	bool has;
+
+	if (pthread_mutex_trylock(&warden->lock))
+		return false;
+	has = process_by_pid(warden, pid);
+	pthread_mutex_unlock(&warden->lock);
+	return has;
+}
+
 struct process *process_of(struct warden *warden, const struct run *run, pid_t tid)
 {
 	pid_t pid = bf_tgid_of(tid);

@@ -70,6 +70,7 @@ struct channel {
 	struct device_view page; /* what the GPU reads */
 	struct gate_channel *gate;
 	uint32_t token;
+	uint64_t idle_at; /* what had been passed on when it was last found to have nothing to do: idle.c */
 };
 
 /* A program's USERD memory, seen from here; several channels keep theirs in one. */
@@ -123,6 +124,7 @@ struct warden {
 	struct view *views;
 	struct passed_root *roots;
 	struct deferred *deferred, **deferred_end;
+	bool is_silent; /* its driver does not say whether a channel has work */
 	uint32_t channels, next_page_handle;
 	uint64_t calls, refusals, audits;
 	uint64_t gone_groups_ns; /* that groups had which are no more */
@@ -204,6 +206,9 @@ int client_control(struct warden *warden, struct client *client, uint32_t object
 		   uint32_t size);
 /* How long a group of the client's has had the GPU; device_ops::time_of must be there. */
 int client_group_time(struct warden *warden, struct client *client, uint32_t group, uint64_t *gpu_ns);
+/* Any call that names the client, the same way; *status is where the driver's status is in the argument. */
+int client_call(struct warden *warden, struct client *client, uint32_t nr, void *arg, uint32_t size,
+		const uint32_t *status);
 uint64_t warden_driver_bytes(struct warden *warden, pid_t pid);
 struct ledger_sum warden_ledger_sum(const struct warden *warden, pid_t pid);
 

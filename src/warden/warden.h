@@ -51,6 +51,8 @@ void warden_end_run(struct warden *warden, uint32_t run, const char *why);
 /* No process has its listener any more, or it was ended, or there is no such run. */
 bool warden_run_is_over(struct warden *warden, uint32_t run);
 
+/* Whether a process of it is known by this number. Does not wait: false where it cannot be told now. */
+bool warden_has_process(struct warden *warden, pid_t pid);
 /* What the gate has of this vGPU, as long as the warden lives. To be held and opened by the warden only. */
 struct gate_vgpu *warden_gate(struct warden *warden);
 
@@ -77,6 +79,11 @@ int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err);
  * What a group has had since the last time it was asked for is lost if its process ends without freeing it. -ENOTSUP
  * where the device cannot tell. */
 int warden_gpu_time(struct warden *warden, uint64_t *gpu_ns);
+/* Whether the GPU has done everything that was passed on for this vGPU, as of now; it stays true while the gate is
+ * closed. Cheap where nothing was passed on since it was last found done; idle.c says what it costs otherwise. Does
+ * not wait for a driver call of the vGPU's that is under way: then it cannot tell. */
+enum warden_progress { WARDEN_IS_DONE, WARDEN_IS_BUSY, WARDEN_CANNOT_TELL };
+enum warden_progress warden_progress(struct warden *warden);
 
 enum warden_gate { WARDEN_OPEN, WARDEN_HELD, WARDEN_STOPPED };
 #define WARDEN_REPORT_PROCESSES 64

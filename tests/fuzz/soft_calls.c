@@ -281,6 +281,16 @@ static void do_free(struct machine *m, unsigned file, const uint8_t *in)
 	call(m, file, RM_ESC_FREE, (uint8_t *)&arg, sizeof(arg), NULL, 0, NULL);
 }
 
+static void do_idle(struct machine *m, unsigned file, const uint8_t *in)
+{
+	struct rm_arg_idle arg = { .client = m->clients[in[7] == 7 ? in[0] % FILES : file],
+				   .device = in[2] > 128 ? handle_of(m, file, in[2]) : HANDLE_DEVICE,
+				   .channel = in[3] > 128 ? handle_of(m, file, in[3]) : HANDLE_CHANNEL,
+				   .flags = in[4] > 200 ? in[5] : RM_IDLE_ASK };
+
+	call(m, file, RM_ESC_IDLE_CHANNELS, (uint8_t *)&arg, sizeof(arg), NULL, 0, NULL);
+}
+
 /* Any number with any bytes. */
 static void do_any(struct machine *m, unsigned file, const uint8_t *in)
 {
@@ -368,7 +378,10 @@ static void step(struct machine *m, const uint8_t *in)
 			reopen(m, file);
 		break;
 	case 14:
-		do_any(m, file, in);
+		if (in[1] < 32) /* no call has such a number */
+			do_idle(m, file, in);
+		else
+			do_any(m, file, in);
 		break;
 	default:
 		if (in[1] < 20)

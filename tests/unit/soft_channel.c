@@ -223,6 +223,89 @@ static void disabled_channel_stands_still_until_it_is_enabled(void **state)
 	program_close(&other);
 }
 
+/* As the warden asks. */
+static int ask_idle(const struct soft_program *who, uint32_t client, uint32_t device, uint32_t channel,
+		    uint32_t flags)
+{
+	struct rm_arg_idle arg = { .client = client,
+				   .device = device,
+				   .channel = channel,
+				   .count = 1,
+				   .flags = flags,
+				   .timeout_us = 1,
+				   .status = 0x77 };
+	int rc = link_call(who->control, RM_ESC_IDLE_CHANNELS, &arg, sizeof(arg));
+
+	return rc ? rc : (int)arg.status;
+}
+
+static bool becomes_idle(double limit_s)
+{
+	uint64_t until_ns = bf_now_ns() + (uint64_t)(limit_s * 1e9);
+	int status;
+
+	while ((status = ask_idle(&program, program.client, HANDLE_DEVICE, HANDLE_CHANNEL, RM_IDLE_ASK))) {
+		assert_int_equal(status, RM_ERR_TIMEOUT);
+		if (bf_now_ns() > until_ns)
+			return false;
+	}
+	return true;
+}
+
+static void channel_is_idle_once_all_it_was_told_is_done(void **state)
+{
+	enum { WAIT_WORD = 16 };
+	uint32_t words[] = { SOFT_COMMAND(SOFT_OP_INC, 0, SOFT_METHOD_SEM_ADDR_LO, 5),
+			     0, /* the semaphore: known once there is memory */
+			     0,
+			     1,
+			     0,
+			     SOFT_SEM_ACQUIRE };
+
+	(void)state;
+	make_group_and_channel();
+	words[1] = (uint32_t)ring_address + SEMAPHORE_AT + 4 * WAIT_WORD;
+	assert_true(becomes_idle(0)); /* never used */
+	release(ring_address + SEMAPHORE_AT, 1);
+	assert_true(becomes_idle(LIMIT_S));
+	assert_int_equal(*semaphore(), 1);
+	submit(words, sizeof(words) / sizeof(words[0]));
+	assert_true(becomes((volatile uint32_t *)(ring + USERD_AT + SOFT_USERD_GP_GET), put, LIMIT_S));
+	assert_false(becomes_idle(0.05)); /* its ring was read; it waits */
+	semaphore()[WAIT_WORD] = 1;
+	assert_true(becomes_idle(LIMIT_S));
+	/* One that may not run has work all the same; one that has failed never will. */
+	assert_int_equal(disable(true, program.client, HANDLE_CHANNEL), 0);
+	release(ring_address + SEMAPHORE_AT, 2);
+	assert_false(becomes_idle(0.01));
+	assert_int_equal(disable(false, program.client, HANDLE_CHANNEL), 0);
+	assert_true(becomes_idle(LIMIT_S));
+	release(0xdead000, 1);
+	assert_true(becomes_idle(LIMIT_S));
+}
+
+static void only_a_channel_of_ones_own_is_asked_about(void **state)
+{
+	struct soft_program other = { 0 };
+	uint32_t client = program.client;
+
+	(void)state;
+	make_group_and_channel();
+	assert_int_equal(ask_idle(&program, client, HANDLE_SUBDEVICE, HANDLE_CHANNEL, RM_IDLE_ASK), 0);
+	assert_int_equal(ask_idle(&program, client, HANDLE_GROUP, HANDLE_CHANNEL, RM_IDLE_ASK),
+			 ERR_NOT_FOUND);
+	assert_int_equal(ask_idle(&program, client, HANDLE_DEVICE, HANDLE_GROUP, RM_IDLE_ASK), ERR_NOT_FOUND);
+	assert_int_equal(ask_idle(&program, client, HANDLE_DEVICE, 0x4711, RM_IDLE_ASK), ERR_NOT_FOUND);
+	assert_int_equal(ask_idle(&program, client, HANDLE_DEVICE, HANDLE_CHANNEL, 0x703),
+			 RM_ERR_INVALID_ARGUMENT); /* a list */
+	assert_int_equal(program_begin(&other), 0);
+	assert_int_equal(ask_idle(&other, client, HANDLE_DEVICE, HANDLE_CHANNEL, RM_IDLE_ASK),
+			 RM_ERR_INVALID_CLIENT);
+	assert_int_equal(ask_idle(&other, other.client, HANDLE_DEVICE, HANDLE_CHANNEL, RM_IDLE_ASK),
+			 ERR_NOT_FOUND);
+	program_close(&other);
+}
+
 static void bad_address_ends_the_channel_and_is_told(void **state)
 {
 	struct soft_notifier *error;
@@ -518,6 +601,8 @@ int main(void)
 		WITH_PROGRAM(channel_without_a_group_has_its_own),
 		WITH_PROGRAM(channel_runs_only_once_it_is_scheduled),
 		WITH_PROGRAM(disabled_channel_stands_still_until_it_is_enabled),
+		WITH_PROGRAM(channel_is_idle_once_all_it_was_told_is_done),
+		WITH_PROGRAM(only_a_channel_of_ones_own_is_asked_about),
 		WITH_PROGRAM(bad_address_ends_the_channel_and_is_told),
 		WITH_PROGRAM(memory_under_a_channel_stays_while_it_runs),
 		WITH_PROGRAM(wrong_channels_are_refused),

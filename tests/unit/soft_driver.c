@@ -446,7 +446,7 @@ static void unknown_calls_are_invalid(void **state)
 	assert_int_equal(link_call(program.control, RM_ESC_FREE, arg, 15), -EINVAL);
 	assert_int_equal(link_call(program.control, RM_ESC_ALLOC, arg, 33), -EINVAL);
 	/* Known ones that are not supported say so where they are looked for. */
-	assert_int_equal(link_call(program.control, RM_ESC_IDLE_CHANNELS, arg, 56), 0);
+	assert_int_equal(link_call(program.control, RM_ESC_ALLOC_CONTEXT_DMA2, arg, 56), 0);
 	assert_int_equal(arg[48], RM_ERR_NOT_SUPPORTED);
 }
 

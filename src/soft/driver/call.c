@@ -36,8 +36,9 @@ static int64_t dispatch(struct site *site)
 		return site_map_dma(site);
 	case RM_ESC_UNMAP_MEMORY_DMA:
 		return site_unmap_dma(site);
-	case RM_ESC_I2C_ACCESS:
 	case RM_ESC_IDLE_CHANNELS:
+		return site_idle(site);
+	case RM_ESC_I2C_ACCESS:
 	case RM_ESC_ACCESS_REGISTRY:
 	case RM_ESC_GET_EVENT_DATA:
 	case RM_ESC_ALLOC_CONTEXT_DMA2:

@@ -293,6 +293,9 @@ uint32_t code_settle(struct object *object); /* once it has a handle */
 uint32_t site_dup(struct site *site);
 uint32_t site_share(struct site *site);
 
+/* idle.c */
+uint32_t site_idle(struct site *site);
+
 /* map.c */
 uint32_t site_map(struct site *site);
 uint32_t site_unmap(struct site *site);

@@ -177,3 +177,15 @@ void hw_front_look(struct hw_channel *ch, uint64_t now_ns)
 			ch->time_ns = now_ns;
 	}
 }
+
+bool hw_channel_is_idle(struct hw_channel *ch)
+{
+	const struct hw_fetch *f = &ch->fetch;
+	bool is_idle;
+
+	hw_lock(ch->group->gpu->cores);
+	is_idle = ch->group->has_error || (ch->work == HW_WORK_NONE && f->at == f->count &&
+					   !f->segment_words && read_put(ch) == f->get);
+	hw_unlock(ch->group->gpu->cores);
+	return is_idle;
+}

@@ -108,5 +108,7 @@ void hw_channel_set_scheduled(struct hw_channel *channel, bool is_scheduled);
 void hw_channels_disable(struct hw_channel *const *channels, uint32_t count, bool is_disabled);
 void hw_channel_set_sms(struct hw_channel *channel, const uint64_t mask[SOFT_SMS_MAX / 64]);
 bool hw_channel_has_error(struct hw_channel *channel);
+/* Everything it was told to do is done, or will never be: its group has an error. */
+bool hw_channel_is_idle(struct hw_channel *channel);
 
 #endif

@@ -1,0 +1,111 @@
+/* Whether the GPU has done what was passed on. How far it has read a channel's ring stands in our own page and costs
+ * nothing to see; but what was read may still run, and that only the driver knows. It takes 110 us for a channel that
+ * has nothing to do, and with a limit of 1 ms, 1.3 ms for one with a kernel running, which is not disturbed (measured,
+ * docs/driver.md). The driver holds the GPU's lock meanwhile, and other calls wait. So a channel that was found idle is
+ * not asked about again before something more is passed on for it, and the first busy one ends the search. */
+#include <errno.h>
+
+#include "base/log.h"
+#include "warden/state.h"
+
+enum { PATIENCE_US = 1 }; /* for the driver: how long to wait for a channel before it says "busy" */
+
+struct progress_visit {
+	struct warden *warden;
+	struct client *client;
+	enum warden_progress found;
+};
+
+/* What was passed on for a channel, as a number that never comes back, which GP_PUT does once around the ring. One that
+ * has left the gate gets nothing more. */
+static uint64_t passed_on(const struct channel *channel)
+{
+	return channel->gate ? gate_channel_forwards(channel->gate) : UINT64_MAX;
+}
+
+static uint32_t device_of(const struct progress_visit *visit, const struct ledger_object *object)
+{
+	while (object && object->kind != RM_KIND_DEVICE)
+		object = object->parent;
+	return object ? object->handle : visit->client->device;
+}
+
+/* The two words are the GPU's and the gate's alone: the program has no name for the page. */
+static void look_at_ring(void *context, struct ledger_object *object)
+{
+	struct progress_visit *visit = context;
+	struct channel *channel = object->attached;
+	volatile const uint32_t *userd = channel ? channel->page.base : NULL;
+
+	if (userd && channel->idle_at != passed_on(channel) &&
+	    userd[GATE_GP_GET_WORD] != userd[GATE_GP_PUT_WORD])
+		visit->found = WARDEN_IS_BUSY;
+}
+
+static enum warden_progress ask(struct progress_visit *visit, const struct ledger_object *object)
+{
+	struct rm_arg_idle arg = { .client = object->client,
+				   .device = device_of(visit, object),
+				   .channel = object->handle,
+				   .count = 1,
+				   .flags = RM_IDLE_ASK,
+				   .timeout_us = PATIENCE_US };
+	int rc = client_call(visit->warden, visit->client, RM_ESC_IDLE_CHANNELS, &arg, sizeof(arg),
+			     &arg.status);
+
+	if (rc == RM_OK)
+		return WARDEN_IS_DONE;
+	if (rc == RM_ERR_TIMEOUT)
+		return WARDEN_IS_BUSY;
+	/* No control file any more: the client has died, and its channels with it; unless the file is hidden. */
+	if (rc == -ENOENT && client_is_gone(visit->warden, visit->client))
+		return WARDEN_IS_DONE;
+	/* Any other answer may be about this one channel, in a state that the program brought it to. */
+	if (rc == -EINVAL || rc == RM_ERR_NOT_SUPPORTED) {
+		visit->warden->is_silent = true;
+		bf_log(BF_LOG_INFO, "the driver does not say whether a channel has work (%d)", rc);
+	}
+	return WARDEN_CANNOT_TELL;
+}
+
+static void ask_driver(void *context, struct ledger_object *object)
+{
+	struct progress_visit *visit = context;
+	struct channel *channel = object->attached;
+	enum warden_progress found;
+	uint64_t before;
+
+	if (!channel || visit->found == WARDEN_IS_BUSY)
+		return;
+	before = passed_on(channel); /* what comes while we ask is asked about next time */
+	if (channel->idle_at == before)
+		return;
+	found = visit->warden->is_silent ? WARDEN_CANNOT_TELL : ask(visit, object);
+	if (found == WARDEN_IS_DONE)
+		channel->idle_at = before;
+	else
+		visit->found = found;
+}
+
+static void visit_channels(struct progress_visit *visit, void (*look)(void *, struct ledger_object *))
+{
+	struct warden *warden = visit->warden;
+
+	for (visit->client = warden->clients; visit->client && visit->found != WARDEN_IS_BUSY;
+	     visit->client = visit->client->next)
+		ledger_each(warden->ledger, visit->client->handle, RM_KIND_CHANNEL, look, visit);
+}
+
+enum warden_progress warden_progress(struct warden *warden)
+{
+	struct progress_visit visit = { .warden = warden, .found = WARDEN_IS_DONE };
+
+	/* Whoever asks has others to look after: a driver call that is under way is not waited for. */
+	if (pthread_mutex_trylock(&warden->lock))
+		return WARDEN_CANNOT_TELL;
+	visit_channels(&visit, look_at_ring);
+	if (visit.found != WARDEN_IS_BUSY)
+		visit_channels(&visit, ask_driver);
+	pthread_mutex_unlock(&warden->lock);
+	return visit.found;
+}
