@@ -20,6 +20,7 @@ may rm base
 may soft rm base
 may gate rm base
 may warden soft gate rm base
+may sched base
 may server warden gate rm base
 may cli soft server warden gate rm base
 exit $status

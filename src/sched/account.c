@@ -1,0 +1,164 @@
+/* Who has had what: everybody is charged for the time since the last look. */
+#include "sched/state.h"
+
+void vgpu_charge(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns)
+{
+	vgpu->gpu_ns += gpu_ns;
+	if (vgpu_has_limit(vgpu))
+		vgpu->budget_ns -= (int64_t)gpu_ns;
+	window_add(&vgpu->window, sched->options.window_ns, sched->now_ns, gpu_ns);
+}
+
+/* Those who share the GPU at this moment by the hardware's turns. A rider comes on at once, so while one has work the
+ * time is the riders'; otherwise it is divided among all who are on. */
+struct present {
+	unsigned riders, others;
+};
+
+static struct present look(const struct sched *sched)
+{
+	struct present present = { 0, 0 };
+
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (vgpu_is_on(v)) {
+			present.riders += v->is_rider;
+			present.others += !v->is_rider;
+		}
+	return present;
+}
+
+/* A stop takes effect at some time before it is said to have: half of it is a fair guess. */
+static uint64_t ran_part(const struct sched_vgpu *vgpu, uint64_t ns)
+{
+	return vgpu->is_stopping ? ns / 2 : ns;
+}
+
+static uint64_t gpu_part(const struct present *present, const struct sched_vgpu *vgpu, uint64_t ns)
+{
+	if (present->riders)
+		return vgpu->is_rider ? ran_part(vgpu, ns) / present->riders : 0;
+	return ran_part(vgpu, ns) / present->others;
+}
+
+static bool others_want_token(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (v != vgpu && vgpu_wants(v) && vgpu_takes_token(sched, v) && !v->is_spent)
+			return true;
+	return false;
+}
+
+/* The token is paid for as long as it is used, or kept from others. What a rider takes meanwhile is not the holder's,
+ * nor is the time until it is let go. */
+static void charge_token(struct sched *sched, struct sched_vgpu *vgpu, const struct present *present,
+			 uint64_t ns)
+{
+	bool has_it = vgpu == sched->holder || vgpu_is_draining(vgpu);
+
+	if (!has_it || !vgpu_takes_token(sched, vgpu) || present->riders || vgpu->is_resuming)
+		return;
+	if (!vgpu_is_on(vgpu) && !others_want_token(sched, vgpu))
+		return;
+	vgpu->pass += (double)ran_part(vgpu, ns) / vgpu_part(sched, vgpu);
+	vgpu->slice_left_ns -= (int64_t)ns;
+}
+
+static void note_waited(struct sched_vgpu *vgpu, const struct sched_vgpu *other, uint64_t ns)
+{
+	struct sched_waited *slot = NULL;
+
+	for (unsigned i = 0; i < OTHERS; i++) {
+		if (vgpu->waited[i].other == other)
+			slot = &vgpu->waited[i];
+		else if (!vgpu->waited[i].other && !slot)
+			slot = &vgpu->waited[i];
+		if (slot && slot->other == other)
+			break;
+	}
+	if (!slot) /* all taken: whoever counts least makes room */
+		for (unsigned i = 0; i < OTHERS; i++)
+			if (!slot || vgpu->waited[i].ns < slot->ns)
+				slot = &vgpu->waited[i];
+	if (slot->other != other)
+		*slot = (struct sched_waited){ other, 0 };
+	slot->ns += ns;
+}
+
+/* Who is in its way: the holder, or whoever is about to leave. */
+static const struct sched_vgpu *in_the_way(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (v != vgpu && vgpu_is_draining(v))
+			return v;
+	return sched->holder;
+}
+
+static void charge_wait(struct sched *sched, struct sched_vgpu *vgpu, uint64_t ns)
+{
+	const struct sched_vgpu *other;
+
+	if (!vgpu_wants(vgpu) || vgpu_is_on(vgpu))
+		return;
+	if (vgpu->is_spent) {
+		vgpu->limited_ns += ns;
+		return;
+	}
+	vgpu->waited_ns += ns;
+	other = in_the_way(sched, vgpu);
+	if (other && other != vgpu)
+		note_waited(vgpu, other, ns);
+}
+
+void vgpu_set_state(struct sched *sched, struct sched_vgpu *vgpu)
+{
+	enum sched_state state = vgpu->is_benched   ? SCHED_IS_BENCHED
+				 : vgpu_is_on(vgpu) ? SCHED_IS_RUNNING
+				 : vgpu_wants(vgpu) ? SCHED_IS_WAITING
+						    : SCHED_IS_IDLE;
+
+	if (state != vgpu->state) {
+		vgpu->state = state;
+		vgpu->since_ns = sched->now_ns;
+	}
+}
+
+/* The least that anybody in line has had. */
+static void raise_pass(struct sched *sched)
+{
+	bool is_line = false;
+	double least = 0;
+
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if ((vgpu_wants(v) || v == sched->holder) && vgpu_takes_token(sched, v) && !v->is_spent &&
+		    (!is_line || v->pass < least)) {
+			is_line = true;
+			least = v->pass;
+		}
+	if (is_line && least > sched->pass)
+		sched->pass = least;
+}
+
+void sched_advance(struct sched *sched, uint64_t now_ns)
+{
+	uint64_t ns = now_ns > sched->now_ns ? now_ns - sched->now_ns : 0;
+	struct present present = look(sched);
+
+	sched->now_ns += ns;
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		if (vgpu_has_limit(v))
+			vgpu_earn(sched, v);
+		if (ns && !sched->options.is_measured && vgpu_is_on(v))
+			vgpu_charge(sched, v, gpu_part(&present, v, ns));
+		if (ns) {
+			charge_token(sched, v, &present, ns);
+			charge_wait(sched, v, ns);
+			v->held_ns += vgpu_is_on(v) ? ns : 0;
+			v->stopped_ns += v->is_stopped ? ns : 0;
+		}
+		if (v->is_running || v->is_waiting)
+			v->active_ns = sched->now_ns;
+		vgpu_update_spent(sched, v);
+		vgpu_set_state(sched, v);
+	}
+	raise_pass(sched);
+}

@@ -1,0 +1,250 @@
+/* Who is active, who rides, and what that means for the hardware's turns. */
+#include "sched/state.h"
+
+enum {
+	SETTLES_A_ROUND = 4,
+	RIDER_SLICE_US = 1000000, /* once on, the only rider stays until it has no more work */
+	DEFAULT_SLICE_US = 2048,  /* what libcuda asks for (docs/driver.md) */
+	ENOUGH_SAMPLES = 20,	  /* to judge an objective by */
+	LEVEL_LOW = 0,
+	LEVEL_MEDIUM = 1,
+	LEVEL_HIGH = 2,
+};
+
+/* How long a slice beside a rider may be. The shortest lets a rider in at once; where its objective is met with room to
+ * spare it need not be. */
+static const uint64_t ladder_us[] = { 1, 50, 200, 500, 1000, 2000 };
+enum { LADDER_TOP = sizeof(ladder_us) / sizeof(ladder_us[0]) - 1 };
+
+static bool is_plain(const struct sched_share *share)
+{
+	return !share->request_ppm && share->limit_ppm == SCHED_WHOLE_PPM && share->class == SCHED_THROUGHPUT;
+}
+
+static void settle_active(struct sched *sched)
+{
+	sched->is_special = false;
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		v->is_active = v->is_present && !v->is_benched &&
+			       (v->is_running || v->is_waiting ||
+				(v->active_ns && sched->now_ns - v->active_ns <= sched->options.round_ns));
+		/* It has no claim to time it did not want, or could not have. */
+		if (v->pass < sched->pass - (double)sched->options.round_ns)
+			v->pass = sched->pass - (double)sched->options.round_ns;
+		sched->is_special |= v->is_active && !is_plain(&v->share);
+	}
+	sched->is_free_for_all = sched->options.how == SCHED_TURNS ||
+				 (sched->options.how == SCHED_AUTO && !sched->is_special);
+}
+
+static double used_part(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return (double)window_used(&vgpu->window, sched->options.window_ns, sched->now_ns) /
+	       (double)sched->options.window_ns;
+}
+
+/* It has had work without a break for so long that it cannot be called small. */
+static bool is_pressing(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return vgpu_wants(vgpu) && sched->now_ns - vgpu->wants_ns > 2 * sched->options.round_ns;
+}
+
+/* One that has taken so much that it stands in line rides again when it has clearly had less there than it could: whoever
+ * wants more than its weight gets at least that. */
+static bool has_calmed_down(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return !is_pressing(sched, vgpu) && used_part(sched, vgpu) < 0.8 * vgpu_weight(sched, vgpu);
+}
+
+/* It stands in line, with nothing to claim from before. */
+static void end_ride(const struct sched *sched, struct sched_vgpu *vgpu)
+{
+	vgpu->is_over_ride = true;
+	vgpu->is_rider = false;
+	if (vgpu->pass < sched->pass)
+		vgpu->pass = sched->pass;
+}
+
+static void settle_rider(struct sched *sched, struct sched_vgpu *vgpu)
+{
+	if (vgpu->share.class != SCHED_LATENCY || sched->options.how != SCHED_AUTO) {
+		vgpu->is_rider = vgpu->is_over_ride = false;
+	} else if (!vgpu->is_over_ride || has_calmed_down(sched, vgpu)) {
+		vgpu->is_rider = true;
+		vgpu->is_over_ride = false;
+	}
+}
+
+/* Riders take what they like as long as what is the others' by weight fits beside them. Then the one that takes the most
+ * above its own goes to the end of the line, until it wants less again. So does, at once, whoever is never done while
+ * others wait. */
+static void settle_riders(struct sched *sched)
+{
+	struct sched_vgpu *worst = NULL;
+	double riders = 0, others = 0, most = 0;
+	bool is_line = false;
+
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		double own = vgpu_weight(sched, v), used;
+
+		settle_rider(sched, v);
+		if (!v->is_rider) {
+			others += v->is_active ? own : 0;
+			is_line |= vgpu_wants(v) && !v->is_spent;
+			continue;
+		}
+		used = used_part(sched, v);
+		riders += used;
+		if (used - own > most) {
+			worst = v;
+			most = used - own;
+		}
+	}
+	if (worst && others > 0 && riders + others > 1.01)
+		end_ride(sched, worst);
+	for (struct sched_vgpu *v = sched->awake; v && is_line; v = v->next_awake)
+		if (v->is_rider && is_pressing(sched, v))
+			end_ride(sched, v);
+}
+
+/* Step by step towards longer slices while every objective is met; back to the shortest when one is not. */
+static void settle_ladder(struct sched *sched)
+{
+	bool may_rise = true, has_news = false;
+
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		uint64_t tail;
+
+		if (!v->is_rider || !v->is_active)
+			continue;
+		if (!v->share.objective_ns) {
+			sched->ladder = 0;
+			return;
+		}
+		if (v->samples - v->judged_samples < ENOUGH_SAMPLES)
+			continue;
+		tail = vgpu_tail(v);
+		v->judged_samples = v->samples;
+		has_news = true;
+		if (tail > v->share.objective_ns) {
+			sched->ladder = 0;
+			return;
+		}
+		may_rise &= tail < v->share.objective_ns * 7 / 10;
+	}
+	if (has_news && may_rise && sched->ladder < LADDER_TOP)
+		sched->ladder++;
+}
+
+static unsigned count_riders(const struct sched *sched)
+{
+	unsigned riders = 0;
+
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		riders += v->is_rider && v->is_present;
+	return riders;
+}
+
+/* What its turns should be. False: as they are. */
+static bool wanted_turns(const struct sched *sched, const struct sched_vgpu *vgpu, unsigned riders,
+			 uint64_t *timeslice_us, int *interleave)
+{
+	bool is_touched = vgpu->timeslice_us || vgpu->interleave >= 0;
+
+	*interleave = vgpu->share.interleave;
+	*timeslice_us = vgpu->share.timeslice_us;
+	if (vgpu->is_rider) {
+		if (!*timeslice_us)
+			*timeslice_us = riders > 1 ? DEFAULT_SLICE_US : RIDER_SLICE_US;
+		*interleave = *interleave >= 0 ? *interleave : LEVEL_HIGH;
+	} else if (sched->options.how == SCHED_TURNS && sched->is_special) {
+		if (!vgpu->is_active) /* when it is, others' turns change too */
+			return false;
+		*timeslice_us = *timeslice_us ? *timeslice_us : vgpu_slice(sched, vgpu) / 1000;
+		*interleave = *interleave >= 0 ? *interleave : LEVEL_MEDIUM;
+	} else if (riders) {
+		*timeslice_us = *timeslice_us ? *timeslice_us : ladder_us[sched->ladder];
+		*interleave = *interleave >= 0 ? *interleave : LEVEL_LOW;
+	} else if (is_touched) {
+		*timeslice_us = *timeslice_us ? *timeslice_us : DEFAULT_SLICE_US;
+		*interleave = *interleave >= 0 ? *interleave : LEVEL_MEDIUM;
+	}
+	return *timeslice_us != vgpu->timeslice_us || *interleave != vgpu->interleave;
+}
+
+/* What is ordered of everybody, also of those who do nothing. */
+struct general {
+	bool is_free_for_all, is_special;
+	unsigned riders, ladder;
+};
+
+static struct general look(const struct sched *sched)
+{
+	return (struct general){ sched->is_free_for_all, sched->is_special, count_riders(sched),
+				 sched->ladder };
+}
+
+/* Latency vGPUs stay awake: riders are counted. */
+static bool may_sleep(const struct sched *sched, const struct sched_vgpu *vgpu, unsigned riders)
+{
+	uint64_t timeslice_us;
+	int interleave;
+
+	return !vgpu->is_running && !vgpu->is_waiting && !vgpu->is_active && !vgpu->is_benched &&
+	       !vgpu->is_stopping && !vgpu->is_resuming && vgpu != sched->holder &&
+	       vgpu->share.class != SCHED_LATENCY && vgpu->is_open == vgpu_belongs_open(sched, vgpu) &&
+	       !(vgpu->is_present && wanted_turns(sched, vgpu, riders, &timeslice_us, &interleave));
+}
+
+static void put_to_sleep(struct sched *sched, unsigned riders)
+{
+	struct sched_vgpu **at = &sched->awake;
+
+	while (*at) {
+		struct sched_vgpu *v = *at;
+
+		v->is_awake = !may_sleep(sched, v, riders);
+		if (v->is_awake)
+			at = &v->next_awake;
+		else
+			*at = v->next_awake;
+	}
+}
+
+void sched_settle(struct sched *sched)
+{
+	struct general before, after;
+
+	if (sched->now_ns < sched->settle_ns)
+		return;
+	before = look(sched);
+	sched->settle_ns = sched->now_ns + sched->options.round_ns / SETTLES_A_ROUND;
+	settle_active(sched);
+	sched_update_weights(sched);
+	settle_riders(sched);
+	settle_ladder(sched);
+	sched_update_slice(sched);
+	after = look(sched);
+	if (before.is_free_for_all != after.is_free_for_all || before.is_special != after.is_special ||
+	    before.riders != after.riders || before.ladder != after.ladder)
+		for (struct sched_vgpu *v = sched->all; v; v = v->next)
+			vgpu_awaken(sched, v);
+	put_to_sleep(sched, after.riders);
+}
+
+bool sched_next_slice(struct sched *sched, struct sched_order *order)
+{
+	unsigned riders = count_riders(sched);
+	uint64_t timeslice_us;
+	int interleave;
+
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		if (!v->is_present || !wanted_turns(sched, v, riders, &timeslice_us, &interleave))
+			continue;
+		v->timeslice_us = timeslice_us;
+		v->interleave = interleave;
+		*order = (struct sched_order){ SCHED_SLICE, v, timeslice_us, interleave };
+		return true;
+	}
+	return false;
+}

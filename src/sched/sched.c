@@ -1,0 +1,332 @@
+/* What happens, and what is asked. */
+#include "sched/sched.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sched/state.h"
+
+const struct sched_options sched_default = {
+	.window_ns = 1000000000,
+	.round_ns = 100000000,
+	.slice_min_ns = 2000000,
+	.grace_ns = 500000,
+	.idle_ns = 1000000,
+	.how = SCHED_AUTO,
+};
+
+struct sched *sched_new(const struct sched_options *options, uint64_t now_ns)
+{
+	struct sched *sched = calloc(1, sizeof(*sched));
+
+	if (!sched)
+		return NULL;
+	sched->options = *options;
+	sched->now_ns = now_ns;
+	sched->is_free_for_all = options->how != SCHED_TOKENS;
+	return sched;
+}
+
+void sched_free(struct sched *sched)
+{
+	if (!sched)
+		return;
+	for (struct sched_vgpu *v = sched->all, *next; v; v = next) {
+		next = v->next;
+		free(v);
+	}
+	free(sched);
+}
+
+/* Windows of another length cannot be counted on: they begin anew. */
+void sched_configure(struct sched *sched, const struct sched_options *options, uint64_t now_ns)
+{
+	sched_advance(sched, now_ns);
+	if (options->window_ns != sched->options.window_ns)
+		for (struct sched_vgpu *v = sched->all; v; v = v->next) {
+			memset(&v->window, 0, sizeof(v->window));
+			v->window_from_ns = now_ns;
+		}
+	sched->options = *options;
+	for (struct sched_vgpu *v = sched->all; v; v = v->next)
+		vgpu_awaken(sched, v);
+	sched->settle_ns = 0;
+}
+
+void vgpu_awaken(struct sched *sched, struct sched_vgpu *vgpu)
+{
+	if (vgpu->is_awake)
+		return;
+	vgpu->is_awake = true;
+	vgpu->next_awake = sched->awake;
+	sched->awake = vgpu;
+}
+
+static void forget_awake(struct sched *sched, struct sched_vgpu *vgpu)
+{
+	struct sched_vgpu **at = &sched->awake;
+
+	while (*at && *at != vgpu)
+		at = &(*at)->next_awake;
+	if (*at)
+		*at = vgpu->next_awake;
+}
+
+struct sched_vgpu *sched_add(struct sched *sched, const struct sched_share *share, void *owner,
+			     uint64_t now_ns)
+{
+	struct sched_vgpu *vgpu = calloc(1, sizeof(*vgpu));
+
+	if (!vgpu)
+		return NULL;
+	sched_advance(sched, now_ns);
+	vgpu->share = *share;
+	vgpu->owner = owner;
+	vgpu->since_ns = vgpu->idle_ns = vgpu->window_from_ns = vgpu->earned_ns = now_ns;
+	vgpu->pass = sched->pass;
+	vgpu->interleave = -1;
+	vgpu->gap_ns = sched->options.idle_ns / 8; /* nothing is known: it gets the benefit of a short one */
+	vgpu->next = sched->all;
+	sched->all = vgpu;
+	vgpu_awaken(sched, vgpu);
+	sched->promised_ppm += share->request_ppm;
+	sched_update_weights(sched);
+	sched->settle_ns = 0;
+	return vgpu;
+}
+
+void sched_remove(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
+{
+	struct sched_vgpu **at;
+
+	sched_advance(sched, now_ns);
+	if (sched->holder == vgpu)
+		sched->holder = NULL;
+	for (at = &sched->all; *at != vgpu; at = &(*at)->next)
+		;
+	*at = vgpu->next;
+	forget_awake(sched, vgpu);
+	sched->promised_ppm -= vgpu->share.request_ppm;
+	for (struct sched_vgpu *v = sched->all; v; v = v->next)
+		for (unsigned i = 0; i < OTHERS; i++)
+			if (v->waited[i].other == vgpu)
+				v->waited[i] = (struct sched_waited){ NULL, 0 };
+	free(vgpu);
+	sched_update_weights(sched);
+	sched->settle_ns = 0;
+}
+
+void sched_set(struct sched *sched, struct sched_vgpu *vgpu, const struct sched_share *share, uint64_t now_ns)
+{
+	uint32_t limit_was_ppm = vgpu->share.limit_ppm;
+	double was, now;
+
+	sched_advance(sched, now_ns);
+	was = vgpu_weight(sched, vgpu);
+	sched->promised_ppm += share->request_ppm - vgpu->share.request_ppm;
+	vgpu->share = *share;
+	sched_update_weights(sched);
+	/* With a greater share it is not as far ahead or behind; with a smaller one no further. */
+	now = vgpu_weight(sched, vgpu);
+	if (now > was)
+		vgpu->pass = sched->pass + (vgpu->pass - sched->pass) * was / now;
+	vgpu_limit_changed(sched, vgpu, limit_was_ppm);
+	vgpu_awaken(sched, vgpu);
+	sched->settle_ns = 0;
+}
+
+void *sched_owner(const struct sched_vgpu *vgpu)
+{
+	return vgpu->owner;
+}
+
+/* It begins to want something. */
+static void wake(struct sched *sched, struct sched_vgpu *vgpu)
+{
+	uint64_t gap = sched->now_ns - vgpu->idle_ns, most = 2 * sched->options.idle_ns;
+
+	vgpu_awaken(sched, vgpu);
+	if (vgpu->is_waiting || vgpu->is_running)
+		return;
+	if (gap > most) /* a long one says no more of the next than that */
+		gap = most;
+	vgpu->gap_ns = (7 * vgpu->gap_ns + gap) / 8;
+	vgpu->active_ns = vgpu->wants_ns = sched->now_ns;
+	if (!vgpu->is_active)
+		sched->settle_ns = 0;
+}
+
+void sched_set_present(struct sched *sched, struct sched_vgpu *vgpu, bool is_present, uint64_t now_ns)
+{
+	sched_advance(sched, now_ns);
+	vgpu->is_present = is_present;
+	if (!is_present) {
+		vgpu->is_running = vgpu->is_waiting = vgpu->is_active = false;
+		vgpu->is_stopped = vgpu->is_stopping = vgpu->is_resuming = false;
+		vgpu->idle_ns = now_ns;
+		vgpu->timeslice_us = 0;
+		vgpu->interleave = -1;
+	}
+	vgpu_set_state(sched, vgpu);
+	vgpu_awaken(sched, vgpu);
+	sched->settle_ns = 0;
+}
+
+void sched_waits(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
+{
+	sched_advance(sched, now_ns);
+	wake(sched, vgpu);
+	if (vgpu->is_open) /* it was opened meanwhile, and what waited has passed */
+		vgpu->is_running = true;
+	else
+		vgpu->is_waiting = true;
+	sched_advance(sched, now_ns);
+}
+
+void sched_runs(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
+{
+	sched_advance(sched, now_ns);
+	wake(sched, vgpu);
+	vgpu->is_running = true;
+	if (vgpu->is_benched) /* whoever holds it back has let it through */
+		vgpu->is_waiting = false;
+	sched_advance(sched, now_ns);
+}
+
+void sched_done(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
+{
+	sched_advance(sched, now_ns);
+	vgpu->is_running = false;
+	if (!vgpu->is_waiting)
+		vgpu->idle_ns = now_ns;
+	sched_advance(sched, now_ns);
+}
+
+void sched_stopped(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
+{
+	sched_advance(sched, now_ns);
+	/* If neither, its programs have ended meanwhile. */
+	vgpu->is_stopped |= vgpu->is_stopping || vgpu->is_benched;
+	vgpu->is_stopping = false;
+	sched_advance(sched, now_ns);
+}
+
+/* Its slice begins when it runs, not when it was ordered to. */
+void sched_resumed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
+{
+	sched_advance(sched, now_ns);
+	vgpu->is_stopped = vgpu->is_resuming = false;
+	sched_advance(sched, now_ns);
+}
+
+void sched_bench(struct sched *sched, struct sched_vgpu *vgpu, bool is_benched, uint64_t now_ns)
+{
+	sched_advance(sched, now_ns);
+	vgpu->is_benched = is_benched;
+	vgpu->is_open = false;
+	vgpu_awaken(sched, vgpu);
+	sched->settle_ns = 0;
+	sched_advance(sched, now_ns);
+}
+
+void sched_used(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns, uint64_t now_ns)
+{
+	sched_advance(sched, now_ns);
+	vgpu_charge(sched, vgpu, gpu_ns);
+	vgpu_update_spent(sched, vgpu);
+}
+
+bool sched_next(struct sched *sched, uint64_t now_ns, struct sched_order *order)
+{
+	sched_advance(sched, now_ns);
+	sched_settle(sched);
+	return sched_next_token(sched, order) || sched_next_slice(sched, order);
+}
+
+uint64_t sched_wake_ns(const struct sched *sched)
+{
+	uint64_t token = sched_token_wake_ns(sched);
+
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (v->is_active)
+			return token < sched->settle_ns ? token : sched->settle_ns;
+	return token;
+}
+
+void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, struct sched_report *report)
+{
+	uint64_t age = sched->now_ns - vgpu->window_from_ns, window = sched->options.window_ns;
+	bool is_waiting = vgpu->state == SCHED_IS_WAITING;
+	double weights = 0;
+
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		weights += v->is_active ? vgpu_weight(sched, v) : 0;
+	*report = (struct sched_report){
+		.state = vgpu->state,
+		.reason = !is_waiting	   ? SCHED_NOT_WAITING
+			  : vgpu->is_spent ? SCHED_FOR_LIMIT
+					   : SCHED_FOR_TOKEN,
+		.holder = is_waiting && !vgpu->is_spent && sched->holder != vgpu ? sched->holder : NULL,
+		.since_ns = vgpu->since_ns,
+		.gpu_ns = vgpu->gpu_ns,
+		.held_ns = vgpu->held_ns,
+		.waited_ns = vgpu->waited_ns,
+		.limited_ns = vgpu->limited_ns,
+		.window_ns = age < window ? age : window,
+		.window_used_ns = window_used(&vgpu->window, window, sched->now_ns),
+		.grants = vgpu->grants,
+		.expiries = vgpu->expiries,
+		.given_back = vgpu->given_back,
+		.stops = vgpu->stops,
+		.stopped_ns = vgpu->stopped_ns,
+		.weight_ppm = vgpu->is_active && weights > 0
+				      ? (uint32_t)(vgpu_weight(sched, vgpu) / weights * SCHED_WHOLE_PPM)
+				      : 0,
+		.is_rider = vgpu->is_rider,
+		.is_over_ride = vgpu->is_over_ride,
+		.slice_ns = vgpu->slice_ns,
+		.samples = vgpu->samples,
+		.missed = vgpu->missed,
+		.p50_ns = vgpu_percentile(vgpu, 500000),
+		.tail_ns = vgpu_tail(vgpu),
+		.timeslice_us = vgpu->timeslice_us,
+		.interleave = vgpu->interleave,
+	};
+}
+
+size_t sched_waited_for(const struct sched_vgpu *vgpu, struct sched_waited *others, size_t room)
+{
+	size_t count = 0;
+
+	for (unsigned i = 0; i < OTHERS; i++) {
+		size_t at;
+
+		if (!vgpu->waited[i].other)
+			continue;
+		for (at = count < room ? count : room; at > 0 && others[at - 1].ns < vgpu->waited[i].ns; at--)
+			if (at < room)
+				others[at] = others[at - 1];
+		if (at < room)
+			others[at] = vgpu->waited[i];
+		count += count < room;
+	}
+	return count;
+}
+
+enum sched_sharing sched_sharing(const struct sched *sched)
+{
+	unsigned active = 0, takers = 0;
+
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		active += v->is_active;
+		takers += v->is_active && vgpu_takes_token(sched, v);
+	}
+	if (takers > 1)
+		return SCHED_SHARING_TOKENS;
+	return active > 1 ? SCHED_SHARING_TURNS : SCHED_SHARING_OPEN;
+}
+
+uint64_t sched_handovers(const struct sched *sched)
+{
+	return sched->handovers;
+}

@@ -1,0 +1,158 @@
+/* What the files of this room share. Private to the room. */
+#ifndef BELFRY_SCHED_STATE_H
+#define BELFRY_SCHED_STATE_H
+
+#include "sched/sched.h"
+
+enum {
+	BUCKETS = 32,  /* of a window; one more is kept, of which a part has fallen out */
+	SAMPLES = 512, /* of what submissions took */
+	OTHERS = 16,   /* for whom somebody waited; more than these are not told apart */
+};
+
+/* The use of the GPU over the last window, in pieces. */
+struct window {
+	uint64_t used_ns[BUCKETS + 1];
+	uint64_t sum_ns;
+	uint64_t number; /* of the newest bucket: its time divided by a bucket's length */
+};
+
+struct sched_vgpu {
+	struct sched_share share;
+	void *owner;
+	struct sched_vgpu *next;       /* sched::all */
+	struct sched_vgpu *next_awake; /* sched::awake */
+	bool is_awake;
+
+	/* Where it stands. */
+	bool is_present;  /* programs run on it */
+	bool is_waiting;  /* it has work behind its closed gate */
+	bool is_running;  /* it has work on the GPU, stopped or not */
+	bool is_active;	  /* it had work in the last round or so */
+	bool is_benched;  /* somebody outside holds it back */
+	bool is_open;	  /* its gate, as ordered */
+	bool is_stopped;  /* and what it had on the GPU with it */
+	bool is_stopping; /* the order is out */
+	bool is_resuming; /* likewise */
+	bool is_spent;	  /* it has had what its limit allows, and waits for more */
+	bool is_rider, is_over_ride;
+	uint64_t drain_ns;  /* its gate was closed over running work, which may end by itself until then */
+	uint64_t active_ns; /* when it last had work */
+	uint64_t wants_ns;  /* since when it has, without a break */
+	uint64_t idle_ns;   /* since when it has none */
+	uint64_t gap_ns;    /* how long it usually has none, smoothed */
+	enum sched_state state;
+	uint64_t since_ns; /* in this state */
+
+	/* What it had. `pass` grows by time over its part of what is shared at the time, by about a round for every slice:
+	 * whoever has the least is next. */
+	double pass;
+	uint64_t slice_ns;
+	int64_t slice_left_ns;
+	struct window window;
+	uint64_t window_from_ns; /* counted since then */
+	int64_t budget_ns;	 /* what its limit allows now; below 0: it had too much, and pays */
+	uint64_t earned_ns;	 /* up to when */
+	uint64_t gpu_ns, held_ns, waited_ns, limited_ns, stopped_ns;
+	uint64_t grants, expiries, given_back, stops;
+	struct sched_waited waited[OTHERS];
+
+	/* Its submissions. */
+	uint64_t took_ns[SAMPLES];
+	uint64_t samples, missed, judged_samples;
+
+	/* Its turns in hardware, as ordered. */
+	uint64_t timeslice_us;
+	int interleave;
+};
+
+struct sched {
+	struct sched_options options;
+	struct sched_vgpu *all;
+	struct sched_vgpu *awake; /* those there is anything to do for; the others cost nothing */
+	uint32_t promised_ppm;
+	uint64_t now_ns;
+	struct sched_vgpu *holder; /* of the token; others of its domain are let in with it */
+	bool is_special;	   /* somebody active has more than the ordinary share */
+	bool is_free_for_all;	   /* there is no token: the hardware's turns do */
+	double pass;		   /* of the holder or whoever is next; never falls */
+	double rest_weight;	   /* of each who requested nothing */
+	unsigned ladder;	   /* how long slices beside riders may be, see ride.c */
+	uint64_t settle_ns;	   /* when to look again at who is active and who rides */
+	uint64_t handovers;
+};
+
+/* window.c */
+uint64_t window_bucket_ns(uint64_t length_ns);
+void window_add(struct window *window, uint64_t length_ns, uint64_t now_ns, uint64_t used_ns);
+uint64_t window_used(const struct window *window, uint64_t length_ns, uint64_t now_ns);
+
+/* account.c */
+/* Charge everybody for the time up to now. */
+void sched_advance(struct sched *sched, uint64_t now_ns);
+void vgpu_set_state(struct sched *sched, struct sched_vgpu *vgpu);
+void vgpu_charge(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns);
+
+/* limit.c */
+bool vgpu_has_limit(const struct sched_vgpu *vgpu);
+void vgpu_earn(const struct sched *sched, struct sched_vgpu *vgpu);
+/* Its limit is another. */
+void vgpu_limit_changed(const struct sched *sched, struct sched_vgpu *vgpu, uint32_t was_ppm);
+/* How long it may run on. */
+uint64_t vgpu_allowance(const struct sched *sched, const struct sched_vgpu *vgpu);
+/* Whether it is spent, looked at again. */
+void vgpu_update_spent(const struct sched *sched, struct sched_vgpu *vgpu);
+/* When one that runs is spent; when one that is spent may be so no longer. */
+uint64_t vgpu_spent_ns(const struct sched *sched, const struct sched_vgpu *vgpu);
+uint64_t vgpu_unspent_ns(const struct sched *sched, const struct sched_vgpu *vgpu);
+
+/* weight.c */
+/* After anything that changes who is active or has requested what. */
+void sched_update_weights(struct sched *sched);
+double vgpu_weight(const struct sched *sched, const struct sched_vgpu *vgpu);
+double vgpu_part(const struct sched *sched, const struct sched_vgpu *vgpu);
+uint64_t vgpu_slice(const struct sched *sched, const struct sched_vgpu *vgpu);
+
+/* sched.c */
+void vgpu_awaken(struct sched *sched, struct sched_vgpu *vgpu);
+
+/* ride.c */
+void sched_settle(struct sched *sched);
+bool sched_next_slice(struct sched *sched, struct sched_order *order);
+
+/* token.c */
+/* The holder's slice is what it would be if it began now; what it had of it counts. */
+void sched_update_slice(struct sched *sched);
+bool vgpu_belongs_open(const struct sched *sched, const struct sched_vgpu *vgpu);
+bool sched_next_token(struct sched *sched, struct sched_order *order);
+uint64_t sched_token_wake_ns(const struct sched *sched);
+
+/* latency.c */
+uint64_t vgpu_percentile(const struct sched_vgpu *vgpu, uint32_t ppm);
+/* At the objective's percentile, or p99. */
+uint64_t vgpu_tail(const struct sched_vgpu *vgpu);
+
+static inline bool vgpu_wants(const struct sched_vgpu *vgpu)
+{
+	return (vgpu->is_waiting || vgpu->is_running) && !vgpu->is_benched;
+}
+
+/* It has the GPU, or a turn on it. */
+static inline bool vgpu_is_on(const struct sched_vgpu *vgpu)
+{
+	return vgpu->is_running && !vgpu->is_stopped && !vgpu->is_benched;
+}
+
+/* Its gate is closed but it is still on. */
+static inline bool vgpu_is_draining(const struct sched_vgpu *vgpu)
+{
+	return vgpu_is_on(vgpu) && !vgpu->is_open;
+}
+
+/* Whether it stands in line for the token. If not it is let in as it comes: it rides, or all are free. */
+static inline bool vgpu_takes_token(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return !sched->is_free_for_all && !vgpu->is_rider;
+}
+
+#endif

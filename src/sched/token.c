@@ -1,0 +1,244 @@
+/* The token: who has it, until when, and the gates that follow from it. */
+#include "sched/state.h"
+
+/* A latency vGPU goes before the others until it has had what was promised to it, but is never a whole round ahead. */
+static bool is_latency_due(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	uint64_t promised =
+		(uint64_t)((double)sched->options.window_ns * vgpu->share.request_ppm / SCHED_WHOLE_PPM);
+
+	return vgpu->share.class == SCHED_LATENCY &&
+	       vgpu->pass < sched->pass + (double)sched->options.round_ns &&
+	       window_used(&vgpu->window, sched->options.window_ns, sched->now_ns) < promised;
+}
+
+static bool may_have_token(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return vgpu_wants(vgpu) && vgpu_takes_token(sched, vgpu) && !vgpu->is_spent;
+}
+
+static bool are_together(const struct sched_vgpu *vgpu, const struct sched_vgpu *other)
+{
+	return vgpu == other || (vgpu->share.domain && vgpu->share.domain == other->share.domain);
+}
+
+static bool is_with_holder(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return sched->holder && are_together(vgpu, sched->holder);
+}
+
+/* Next is a latency vGPU that has not had what was promised to it, then whoever has had the least for its weight. */
+static struct sched_vgpu *choose(const struct sched *sched)
+{
+	struct sched_vgpu *best = NULL;
+	bool best_is_due = false;
+
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		bool is_due;
+
+		if (!may_have_token(sched, v) || is_with_holder(sched, v))
+			continue;
+		is_due = is_latency_due(sched, v);
+		if (!best || is_due > best_is_due || (is_due == best_is_due && v->pass < best->pass)) {
+			best = v;
+			best_is_due = is_due;
+		}
+	}
+	return best;
+}
+
+/* How long a holder without work keeps the token: about as long as it usually is without, if that is short. */
+static uint64_t patience_ns(const struct sched *sched, const struct sched_vgpu *holder)
+{
+	uint64_t usual = 3 * holder->gap_ns;
+
+	return usual <= sched->options.idle_ns ? usual : 0;
+}
+
+enum verdict { STAYS, RENEWED, EXPIRED, GIVES_BACK, IS_CUT };
+
+static enum verdict judge(const struct sched *sched, const struct sched_vgpu *next)
+{
+	const struct sched_vgpu *holder = sched->holder;
+
+	if (holder->is_benched || !vgpu_takes_token(sched, holder))
+		return GIVES_BACK;
+	if (holder->is_spent)
+		return EXPIRED;
+	if (!next)
+		return holder->slice_left_ns > 0 ? STAYS : RENEWED;
+	if (!vgpu_wants(holder))
+		return sched->now_ns - holder->idle_ns >= patience_ns(sched, holder) ? GIVES_BACK : STAYS;
+	if (is_latency_due(sched, next) && !is_latency_due(sched, holder))
+		return IS_CUT;
+	return holder->slice_left_ns > 0 ? STAYS : EXPIRED;
+}
+
+static void begin_slice(const struct sched *sched, struct sched_vgpu *vgpu)
+{
+	vgpu->slice_ns = vgpu_slice(sched, vgpu);
+	vgpu->slice_left_ns = (int64_t)vgpu->slice_ns;
+}
+
+void sched_update_slice(struct sched *sched)
+{
+	struct sched_vgpu *holder = sched->holder;
+	int64_t had;
+
+	if (!holder)
+		return;
+	had = (int64_t)holder->slice_ns - holder->slice_left_ns;
+	holder->slice_ns = vgpu_slice(sched, holder);
+	holder->slice_left_ns = (int64_t)holder->slice_ns - had;
+}
+
+static void grant(struct sched *sched, struct sched_vgpu *vgpu)
+{
+	sched->holder = vgpu;
+	sched->handovers++;
+	vgpu->grants++;
+	begin_slice(sched, vgpu);
+}
+
+static void take_back(struct sched *sched, enum verdict why)
+{
+	struct sched_vgpu *holder = sched->holder;
+
+	holder->expiries += why == EXPIRED || why == IS_CUT;
+	holder->given_back += why == GIVES_BACK;
+	sched->holder = NULL;
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (v->is_open && vgpu_takes_token(sched, v))
+			v->drain_ns = sched->now_ns + (why == IS_CUT ? 0 : sched->options.grace_ns);
+}
+
+/* Whether anybody but `next` and its like is still on the GPU, or on the way there. */
+static bool others_drain(const struct sched *sched, const struct sched_vgpu *next)
+{
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (vgpu_takes_token(sched, v) && !are_together(v, next) && !v->is_benched &&
+		    (v->is_open || v->is_resuming || vgpu_is_draining(v)))
+			return true;
+	return false;
+}
+
+/* Bring the token to where it belongs now. */
+static void move_token(struct sched *sched)
+{
+	struct sched_vgpu *next = choose(sched);
+	enum verdict verdict;
+
+	if (sched->holder) {
+		verdict = judge(sched, next);
+		if (verdict == STAYS)
+			return;
+		if (verdict == RENEWED) {
+			begin_slice(sched, sched->holder);
+			return;
+		}
+		take_back(sched, verdict);
+		next = choose(sched);
+	}
+	/* First everybody else's gate is closed and what they had on the GPU has ended or been stopped. */
+	if (next && !others_drain(sched, next))
+		grant(sched, next);
+}
+
+bool vgpu_belongs_open(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	if (vgpu->is_benched || vgpu->is_spent || !vgpu->is_present)
+		return false;
+	if (!vgpu_takes_token(sched, vgpu))
+		return true;
+	return vgpu == sched->holder || (is_with_holder(sched, vgpu) && may_have_token(sched, vgpu));
+}
+
+static void close_gate(struct sched *sched, struct sched_vgpu *vgpu)
+{
+	vgpu->is_open = false;
+	if (vgpu->drain_ns < sched->now_ns)
+		vgpu->drain_ns = sched->now_ns + sched->options.grace_ns;
+}
+
+static void open_gate(struct sched_vgpu *vgpu)
+{
+	vgpu->is_open = true;
+	vgpu->drain_ns = 0;
+	vgpu->is_resuming = vgpu->is_stopped;
+	vgpu->is_running |= vgpu->is_waiting;
+	vgpu->is_waiting = false;
+}
+
+/* Whether what it still has on the GPU is in somebody's way: another's, or its own limit's. */
+static bool must_stop(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	if (!vgpu_is_draining(vgpu) || vgpu->is_stopping || sched->now_ns < vgpu->drain_ns)
+		return false;
+	return vgpu->is_spent || (vgpu_takes_token(sched, vgpu) && !vgpu_belongs_open(sched, vgpu) &&
+				  (choose(sched) || sched->holder));
+}
+
+static bool order(struct sched_order *to, enum sched_order_kind kind, struct sched_vgpu *vgpu)
+{
+	*to = (struct sched_order){ .kind = kind, .vgpu = vgpu };
+	return true;
+}
+
+bool sched_next_token(struct sched *sched, struct sched_order *to)
+{
+	move_token(sched);
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (v->is_open && !v->is_benched && !vgpu_belongs_open(sched, v)) {
+			close_gate(sched, v);
+			return order(to, SCHED_CLOSE, v);
+		}
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (must_stop(sched, v)) {
+			v->is_stopping = true;
+			v->stops++;
+			return order(to, SCHED_STOP, v);
+		}
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (!v->is_open && !v->is_benched && !v->is_stopping && vgpu_belongs_open(sched, v)) {
+			open_gate(v);
+			return order(to, SCHED_OPEN, v);
+		}
+	return false;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t after(const struct sched *sched, int64_t ns)
+{
+	return ns > 0 ? sched->now_ns + (uint64_t)ns : sched->now_ns;
+}
+
+static uint64_t holder_wake_ns(const struct sched *sched)
+{
+	const struct sched_vgpu *holder = sched->holder;
+
+	if (!holder || !choose(sched))
+		return SCHED_NEVER;
+	if (!vgpu_wants(holder))
+		return holder->idle_ns + patience_ns(sched, holder);
+	return after(sched, holder->slice_left_ns);
+}
+
+uint64_t sched_token_wake_ns(const struct sched *sched)
+{
+	uint64_t wake = holder_wake_ns(sched);
+
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		if (vgpu_is_draining(v) && !v->is_stopping && v->drain_ns >= sched->now_ns)
+			wake = earlier(wake, v->drain_ns);
+		if (!vgpu_has_limit(v) || !vgpu_wants(v))
+			continue;
+		wake = earlier(wake, v->is_spent     ? vgpu_unspent_ns(sched, v)
+				     : vgpu_is_on(v) ? vgpu_spent_ns(sched, v)
+						     : SCHED_NEVER);
+	}
+	return wake;
+}

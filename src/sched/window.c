@@ -1,0 +1,46 @@
+/* The sliding window: how much was used in the last `length_ns`. Of the bucket that is falling out the part still in it
+ * counts, as if it had been used evenly. */
+#include <string.h>
+
+#include "sched/state.h"
+
+uint64_t window_bucket_ns(uint64_t length_ns)
+{
+	return length_ns < BUCKETS ? 1 : length_ns / BUCKETS;
+}
+
+/* Forget what has fallen out. */
+static void slide(struct window *window, uint64_t number)
+{
+	if (number <= window->number)
+		return;
+	if (number - window->number > BUCKETS) {
+		memset(window->used_ns, 0, sizeof(window->used_ns));
+		window->sum_ns = 0;
+	} else {
+		for (uint64_t n = window->number + 1; n <= number; n++) {
+			window->sum_ns -= window->used_ns[n % (BUCKETS + 1)];
+			window->used_ns[n % (BUCKETS + 1)] = 0;
+		}
+	}
+	window->number = number;
+}
+
+void window_add(struct window *window, uint64_t length_ns, uint64_t now_ns, uint64_t used_ns)
+{
+	slide(window, now_ns / window_bucket_ns(length_ns));
+	window->used_ns[window->number % (BUCKETS + 1)] += used_ns;
+	window->sum_ns += used_ns;
+}
+
+uint64_t window_used(const struct window *window, uint64_t length_ns, uint64_t now_ns)
+{
+	uint64_t bucket_ns = window_bucket_ns(length_ns), oldest;
+	struct window copy = *window;
+
+	if (!window->sum_ns)
+		return 0;
+	slide(&copy, now_ns / bucket_ns);
+	oldest = copy.used_ns[(copy.number + 1) % (BUCKETS + 1)];
+	return copy.sum_ns - (uint64_t)((double)oldest * (double)(now_ns % bucket_ns) / (double)bucket_ns);
+}
