@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Lists of process numbers are split on purpose, and functions are called by name:
+# shellcheck disable=SC1091,SC2015,SC2048,SC2086,SC2317
+# What one vGPU costs its program, native against under Belfry in turn, and what belfryd costs when nothing happens:
+# cost.sh [PAIRS [PYTORCH-PAIRS [VGPUS]]] (default 5, 3 and 1000). CPU time over 10 s with no vGPU, with an idle program,
+# and with idle vGPUs. Goal: within 1 %, and 1 % of one core.
+HERE=$(cd "$(dirname "$0")" && pwd)
+. "$HERE/../tests/gpu/common.sh"
+. "$HERE/vgpus.sh"
+help_if_asked "$@"
+need_gpu
+find_programs
+make_work
+pairs=${1:-5}
+torch_pairs=${2:-3}
+vgpus=${3:-1000}
+status=0
+
+# pair LOG program…: one native run, one on the vGPU; only whole lines of JSON are kept.
+pair() {
+	local log=$1
+	shift
+	native 120 "$@" 2>"$WORK/err" | sed -n 's/^{/native {/p' >>"$log"
+	timeout -k 5 120 "$BELFRY" run b-cost -- "$@" 2>>"$WORK/err" | sed -n 's/^{/belfry {/p' >>"$log"
+}
+
+# idle_cpu WHAT: a line "WHAT PROCESSES PERCENT" to $WORK/cpu.
+idle_cpu() {
+	local pids first last
+	sleep 2
+	pids=$(daemon_family)
+	first=$(ticks $pids)
+	sleep 10
+	last=$(ticks $pids)
+	awk -v what="$1" -v count="$(echo "$pids" | wc -w)" -v t=$((last - first)) -v hz="$(getconf CLK_TCK)" \
+		'BEGIN { printf "%s\t%d\t%.2f\n", what, count, t * 100 / hz / 10 }' >>"$WORK/cpu"
+}
+
+start_daemon
+idle_cpu "no vGPU"
+create b-cost 50:100
+timeout -k 5 60 "$BELFRY" run b-cost -- "$BENCH_BIN/wake" --idle 20 >"$WORK/idle" 2>&1 &
+idle=$!
+wait_until 30 grep -q '^idle' "$WORK/idle" || { echo "FAILED: the idle program did not get that far"; cat "$WORK/idle"; exit 1; }
+idle_cpu "an idle program"
+wait "$idle" || status=1
+for i in $(seq "$vgpus"); do
+	bf create "b-$i" --time 0:100 || { echo "FAILED: b-$i could not be made"; status=1; break; }
+done
+idle_cpu "$vgpus idle vGPUs"
+for i in $(seq "$vgpus"); do
+	bf rm "b-$i" >/dev/null || break
+done
+
+for i in $(seq "$pairs"); do
+	pair "$WORK/api" "$BENCH_BIN/overhead" --repeats "$(is_soft && echo 1 || echo 7)"
+done
+if has_torch; then
+	for i in $(seq "$torch_pairs"); do
+		pair "$WORK/torch" python3 "$HERE/overhead_torch.py"
+	done
+else
+	echo "no PyTorch: its part is left out"
+fi
+remove_all
+
+for log in "$WORK/api" "$WORK/torch"; do
+	[ -e "$log" ] || continue
+	[ "$(grep -c ^native "$log")" -gt 0 ] && [ "$(grep -c ^native "$log")" = "$(grep -c ^belfry "$log")" ] ||
+		{ echo "FAILED: a run gave no figures"; tail -5 "$WORK/err"; status=1; }
+	awk -f "$HERE/compare.awk" "$log" >"$WORK/table"
+	cat "$WORK/table"
+	cat "$WORK/table" >>"$WORK/tables"
+done
+awk -F'\t' '
+BEGIN { printf "%-24s %10s %12s\n", "belfryd when idle", "processes", "% of a core" }
+{ printf "%-24s %10d %12.2f\n", $1, $2, $3; if ($3 > 1) over = 1; n++ }
+END { exit n < 3 || over }' "$WORK/cpu" || { echo "FAILED: more than 1 % of a core"; status=1; }
+# of times less is better, of TFLOP/s more; the fifth column is the ratio
+slow=$(awk '$1 ~ /_us$|_ms$/ && $5 > 1.01 { print $1 } $1 ~ /tflops$/ && $5 < 0.99 { print $1 }' "$WORK/tables" | xargs)
+if is_soft; then
+	echo "the software GPU is as fast as this machine: its speed is not judged"
+elif [ -n "$slow" ]; then
+	echo "FAILED: more than 1 %: $slow"
+	status=1
+fi
+[ "$status" = 0 ] && echo ok
+exit "$status"
