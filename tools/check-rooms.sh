@@ -21,6 +21,7 @@ may soft rm base
 may gate rm base
 may warden soft gate rm base
 may sched base
-may server warden gate rm base
+may server sched warden soft gate rm base
+may metrics server base
 may cli soft server warden gate rm base
 exit $status

@@ -9,7 +9,9 @@ kernels=demo/kernels.ptx
 seconds=5
 failed=0
 log=$(mktemp -d)
-trap 'rm -rf "$log"' EXIT
+trap 'for vgpu in latency train; do "$belfry" rm --force $vgpu || :; done >/dev/null 2>&1; rm -rf "$log"' EXIT
+# A daemon of its own, whatever else runs here; it ends by itself.
+export BELFRY_RUNTIME_DIR="$log" BELFRY_LINGER=1
 
 say() {
 	printf '\n== %s\n' "$*"
@@ -96,19 +98,21 @@ say 'Both at once, without Belfry'
 }
 grep -hv ready "$log/latency-free" "$log/train-free"
 
-say 'Both at once, each on a vGPU: the training has short turns, the other comes round more often'
-echo "\$ belfry run --name latency --mem $mem --interleave high -- belfry-demo latency"
-echo "\$ belfry run --name train --mem $mem --timeslice 300us -- belfry-demo train"
-start latency-belfry "$belfry" run --name latency --mem "$mem" --interleave high -- "$demo" latency
+say 'Both at once, each on a vGPU: what answers requests comes first, training is promised 60 % of the GPU'
+show "$belfry" create latency --mem "$mem" --time 30:100 --class latency
+show "$belfry" create train --mem "$mem" --time 60:100
+echo '$ belfry run latency -- belfry-demo latency'
+echo '$ belfry run train -- belfry-demo train'
+start latency-belfry "$belfry" run latency -- "$demo" latency
 a=$!
-start train-belfry "$belfry" run --name train --mem "$mem" --timeslice 300us -- "$demo" train
+start train-belfry "$belfry" run train -- "$demo" train
 wait_all $a $!
 grep -hv ready "$log/latency-belfry" "$log/train-belfry"
 
 say 'Once more, with others on the GPU'
-start latency-again "$belfry" run --name latency --mem "$mem" --interleave high -- "$demo" latency
+start latency-again "$belfry" run latency -- "$demo" latency
 a=$!
-start train-again "$belfry" run --name train --mem "$mem" --timeslice 300us -- "$demo" train
+start train-again "$belfry" run train -- "$demo" train
 b=$!
 ready latency-again
 ready train-again
@@ -117,6 +121,7 @@ if [ "${BELFRY_GPU:-}" = soft ]; then
 	"$build/demo/belfry-demo-view" "$("$belfry" soft env | sed -n 's/^BELFRY_SOFT_DIR=//p')" 0.4 || failed=1
 fi
 show "$belfry" ls
+show "$belfry" explain train
 echo
 echo 'A third program wants more memory than its vGPU has, and a fourth has a mistake in its kernel'
 show "$belfry" run --name greedy --mem "$little" -- "$demo" greedy
@@ -124,6 +129,16 @@ show "$belfry" run --name stray --mem "$little" -- "$demo" stray --kernels "$ker
 echo 'The other two go on, and what they compute is right:'
 wait_all $a $b
 grep -hv ready "$log/latency-again" "$log/train-again"
+
+say 'Two who train, 25 % and 75 % of the time'
+show "$belfry" set latency --class throughput --time 25:100
+show "$belfry" set train --time 75:100
+start quarter "$belfry" run latency -- "$demo" train
+a=$!
+start rest "$belfry" run train -- "$demo" train
+wait_all $a $!
+awk -v a="$(figure quarter per_second)" -v b="$(figure rest per_second)" \
+	'BEGIN { printf "steps/s: %s and %s, %.1f %% and %.1f %%\n", a, b, 100 * a / (a + b), 100 * b / (a + b) }'
 
 say 'Together'
 printf '%-28s %12s %12s %16s\n' '' 'p50, ms' 'p99, ms' 'training steps/s'

@@ -29,7 +29,7 @@ cp "$build/src/soft/cuda/libcuda.so.1" "$dist/bin/soft/"
 cp "$build/demo/belfry-demo" "$build/demo/belfry-demo-view" demo/kernels.ptx demo/kernels.cu "$dist/demo/"
 copy_programs tests/gpu
 copy_programs bench
-cp man/*.[18] "$dist/man/"
+cp man/*.[158] "$dist/man/"
 cp README.md LICENSE CHANGELOG.md "$dist/"
 
 status=0

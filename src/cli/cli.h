@@ -2,10 +2,13 @@
 #ifndef BELFRY_CLI_H
 #define BELFRY_CLI_H
 
+#include <getopt.h>
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "cli/soft.h"
 #include "server/protocol.h"
+#include "server/talk.h"
 
 /* Exit statuses, as usual for a command that runs another (see belfry-run(1)). */
 enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_NOT_EXECUTABLE = 126, CLI_NOT_FOUND = 127 };
@@ -16,35 +19,66 @@ struct cli_command {
 	const char *summary;
 };
 
+int cli_create(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_ls(int argc, char **argv);
+int cli_top(int argc, char **argv);
+int cli_stats(int argc, char **argv);
+int cli_explain(int argc, char **argv);
+int cli_trace(int argc, char **argv);
 int cli_hold(int argc, char **argv);
 int cli_open(int argc, char **argv);
 int cli_stop(int argc, char **argv);
 int cli_resume(int argc, char **argv);
 int cli_set(int argc, char **argv);
+int cli_rm(int argc, char **argv);
+int cli_reload(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_soft(int argc, char **argv);
 
 /* "belfry: <why>" on stderr. */
 int cli_fail(const struct bf_error *err);
 int cli_usage(const char *command, const char *why);
+/* Text that others have chosen, such as a program's name: what could steer a terminal becomes '?'. */
+char *cli_plain(char *text);
 
-/* For commands that take --json and --help and nothing else: 0, or an exit status plus 1 so that --help can end
- * well. */
-int cli_parse_json(int argc, char **argv, const char *help, bool *is_json);
+/* For commands that take --json and --help, and up to `names_max` arguments, and nothing else: 0, or an exit status
+ * plus 1 so that --help can end well. The arguments are at argv[optind]. */
+int cli_parse_json(int argc, char **argv, const char *help, int names_max, bool *is_json);
 
-/* "low", "medium", "high" to 0..2. */
-int cli_parse_interleave(const char *text, int *level, struct bf_error *err);
-extern const char *const cli_interleave_names[3];
-extern const char *const cli_gate_names[3];
+/* The options that say what a vGPU is, of create, run and set: each is a key of spec_parse. */
+enum { CLI_SPEC_OPTION = 256 };
+#define CLI_SPEC_OPTIONS \
+	{ "mem", required_argument, NULL, CLI_SPEC_OPTION }, \
+		{ "time", required_argument, NULL, CLI_SPEC_OPTION }, \
+		{ "class", required_argument, NULL, CLI_SPEC_OPTION }, \
+		{ "objective", required_argument, NULL, CLI_SPEC_OPTION }, \
+		{ "domain", required_argument, NULL, CLI_SPEC_OPTION }, \
+		{ "timeslice", required_argument, NULL, CLI_SPEC_OPTION }, \
+		{ "interleave", required_argument, NULL, CLI_SPEC_OPTION }, \
+	{ \
+		"public", optional_argument, NULL, CLI_SPEC_OPTION \
+	}
+int cli_spec_option(const struct option *option, struct protocol_request *request, struct bf_error *err);
 
-/* The common shape of hold, open, stop and resume: one request about one vGPU, and how long it took. */
+/* A connection to belfryd, which is started if it is not there and may be. */
+int cli_reach(struct talk_place *place, struct bf_error *err);
+/* The GPU that was meant, for a request to the belfryd there; the user's software GPU is started if it is that one. */
+int cli_gpu_request(struct cli_gpu *which, const struct talk_place *place, struct protocol_gpu *gpu,
+		    struct bf_error *err);
+
+/* Ask the belfryd there, on a connection of cli_reach. A private one that was just about to end says so: then the next one
+ * is asked, and *sock is the connection to that. */
+int cli_ask(int *sock, struct talk_place *place, const struct protocol_request *request,
+	    struct protocol_reply *reply, struct bf_error *err);
+
+/* The common shape of hold, open, stop, resume and rm: one request about one vGPU, and how long it took. */
 struct cli_order {
 	const char *command, *done; /* "stop", "stopped" */
 	const char *help;
 	enum protocol_op op;
-	bool takes_time; /* --for TIME */
+	bool takes_time;  /* --for TIME */
+	bool takes_force; /* --force */
 };
 int cli_order(int argc, char **argv, const struct cli_order *order);
 

@@ -3,12 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/own.h"
 #include "base/units.h"
 #include "cli/cli.h"
-#include "server/runtime.h"
-
-const char *const cli_interleave_names[3] = { "low", "medium", "high" };
-const char *const cli_gate_names[3] = { "open", "held", "stopped" };
 
 int cli_fail(const struct bf_error *err)
 {
@@ -23,7 +20,15 @@ int cli_usage(const char *command, const char *why)
 	return CLI_USAGE;
 }
 
-int cli_parse_json(int argc, char **argv, const char *help, bool *is_json)
+char *cli_plain(char *text)
+{
+	for (char *c = text; *c; c++)
+		if (((unsigned char)*c < ' ' && *c != '\n' && *c != '\t') || *c == 0x7f)
+			*c = '?';
+	return text;
+}
+
+int cli_parse_json(int argc, char **argv, const char *help, int names_max, bool *is_json)
 {
 	static const struct option long_options[] = { { "json", no_argument, NULL, 'j' },
 						      { "help", no_argument, NULL, 'h' },
@@ -41,31 +46,24 @@ int cli_parse_json(int argc, char **argv, const char *help, bool *is_json)
 		default:
 			return cli_usage(argv[0], "unknown option") + 1;
 		}
-	return optind == argc ? 0 : cli_usage(argv[0], "it takes no arguments") + 1;
+	if (argc - optind <= names_max)
+		return 0;
+	return cli_usage(argv[0], names_max ? "give the name of one vGPU" : "it takes no arguments") + 1;
 }
 
-int cli_parse_interleave(const char *text, int *level, struct bf_error *err)
+int cli_spec_option(const struct option *option, struct protocol_request *request, struct bf_error *err)
 {
-	for (int i = 0; i < 3; i++)
-		if (!strcmp(text, cli_interleave_names[i])) {
-			*level = i;
-			return 0;
-		}
-	return bf_fail(err, EINVAL, "interleave level '%s': not low, medium or high", text);
+	return spec_parse(&request->spec, &request->parts, option->name, optarg ? optarg : "yes", err);
 }
 
-int cli_order(int argc, char **argv, const struct cli_order *order)
+static int parse_order(int argc, char **argv, const struct cli_order *order, struct protocol_request *request,
+		       bool *is_json, bool *is_verbose)
 {
-	static const struct option long_options[] = { { "for", required_argument, NULL, 'f' },
-						      { "json", no_argument, NULL, 'j' },
-						      { "verbose", no_argument, NULL, 'v' },
-						      { "help", no_argument, NULL, 'h' },
-						      { NULL, 0, NULL, 0 } };
-	struct protocol_request request = { .magic = PROTOCOL_MAGIC,
-					    .version = PROTOCOL_VERSION,
-					    .op = order->op };
-	struct protocol_reply reply;
-	bool is_json = false, is_verbose = false;
+	static const struct option long_options[] = {
+		{ "for", required_argument, NULL, 'f' }, { "force", no_argument, NULL, 'F' },
+		{ "json", no_argument, NULL, 'j' },	 { "verbose", no_argument, NULL, 'v' },
+		{ "help", no_argument, NULL, 'h' },	 { NULL, 0, NULL, 0 }
+	};
 	struct bf_error err = { 0 };
 
 	opterr = 0;
@@ -73,29 +71,48 @@ int cli_order(int argc, char **argv, const struct cli_order *order)
 		switch (option) {
 		case 'f':
 			if (!order->takes_time)
-				return cli_usage(order->command, "--for is an option of hold");
-			if (bf_parse_time(optarg, &request.for_us, &err))
-				return cli_usage(order->command, err.text);
+				return cli_usage(order->command, "--for is an option of hold") + 1;
+			if (bf_parse_time(optarg, &request->for_us, &err))
+				return cli_usage(order->command, err.text) + 1;
+			break;
+		case 'F':
+			if (!order->takes_force)
+				return cli_usage(order->command, "--force is an option of rm") + 1;
+			request->flags |= PROTOCOL_FORCE;
 			break;
 		case 'j':
-			is_json = true;
+			*is_json = true;
 			break;
 		case 'v':
-			is_verbose = true;
+			*is_verbose = true;
 			break;
 		case 'h':
 			fputs(order->help, stdout);
-			return CLI_OK;
+			return CLI_OK + 1;
 		default:
-			return cli_usage(order->command, "unknown option, or one without its value");
+			return cli_usage(order->command, "unknown option, or one without its value") + 1;
 		}
-	if (optind + 1 != argc)
-		return cli_usage(order->command, "give the name of one vGPU");
-	if (runtime_ask(argv[optind], &request, &reply, &err))
+	return optind + 1 == argc ? 0 : cli_usage(order->command, "give the name of one vGPU") + 1;
+}
+
+int cli_order(int argc, char **argv, const struct cli_order *order)
+{
+	struct protocol_request request = talk_request(order->op, NULL);
+	bool is_json = false, is_verbose = false;
+	int rc = parse_order(argc, argv, order, &request, &is_json, &is_verbose);
+	struct protocol_reply reply;
+	struct bf_error err = { 0 };
+
+	if (rc)
+		return rc - 1;
+	if (spec_check_name(argv[optind], &err))
+		return cli_fail(&err);
+	snprintf(request.name, sizeof(request.name), "%s", argv[optind]);
+	if (talk_once(&request, &reply, NULL, &err))
 		return cli_fail(&err);
 	if (is_json)
-		printf("{\"name\": \"%s\", \"us\": %.1f}\n", reply.name, (double)reply.took_ns / 1000);
+		printf("{\"name\": \"%s\", \"us\": %.1f}\n", request.name, (double)reply.took_ns / 1000);
 	else if (is_verbose)
-		printf("%s %s in %.0f us\n", reply.name, order->done, (double)reply.took_ns / 1000);
+		printf("%s %s in %.0f us\n", request.name, order->done, (double)reply.took_ns / 1000);
 	return CLI_OK;
 }

@@ -149,7 +149,7 @@ int cli_info(int argc, char **argv)
 {
 	bool is_json = false;
 	struct info info;
-	int rc = cli_parse_json(argc, argv, help_text, &is_json);
+	int rc = cli_parse_json(argc, argv, help_text, 0, &is_json);
 
 	if (rc)
 		return rc - 1;

@@ -5,13 +5,20 @@
 #include "cli/cli.h"
 
 static const struct cli_command commands[] = {
-	{ "run", cli_run, "run a program on a virtual GPU" },
-	{ "ls", cli_ls, "list the virtual GPUs that are running" },
+	{ "create", cli_create, "make a virtual GPU" },
+	{ "run", cli_run, "run a program on a virtual GPU, or on one of its own" },
+	{ "ls", cli_ls, "list the virtual GPUs" },
+	{ "top", cli_top, "watch them: who has the GPU, and who waits for whom" },
+	{ "set", cli_set, "change a virtual GPU while programs run on it" },
+	{ "explain", cli_explain, "tell why a virtual GPU waits" },
+	{ "stats", cli_stats, "everything that was counted" },
+	{ "trace", cli_trace, "write what happened lately to a file, for Perfetto" },
 	{ "hold", cli_hold, "close a gate: what is submitted from now on waits" },
 	{ "open", cli_open, "open it again" },
 	{ "stop", cli_stop, "stop what runs on a virtual GPU, in mid-kernel" },
 	{ "resume", cli_resume, "let it run again" },
-	{ "set", cli_set, "change a running virtual GPU" },
+	{ "rm", cli_rm, "remove a virtual GPU" },
+	{ "reload", cli_reload, "have belfryd read its configuration again" },
 	{ "soft", cli_soft, "the software GPU: run on it directly, status, stop" },
 	{ "info", cli_info, "tell what Belfry finds on this machine" },
 };

@@ -25,7 +25,11 @@ void cli_gpu_settle(struct cli_gpu *gpu);
 
 /* Whether its parts are installed. */
 bool cli_soft_is_here(void);
-/* Start it if it does not run, and set this process's environment so that programs find its libcuda.so.1. */
+/* Start it if it does not run. */
+int cli_soft_start(const struct link_config *config, char *folder, size_t room, struct bf_error *err);
+/* Set this process's environment so that programs find its libcuda.so.1, and the software GPU in that folder. */
+int cli_soft_use(const char *folder, struct bf_error *err);
+/* Both. */
 int cli_soft_prepare(const struct link_config *config, char *folder, size_t room, struct bf_error *err);
 
 #endif

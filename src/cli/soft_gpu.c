@@ -118,18 +118,29 @@ static void put_first(const char *variable, const char *folder)
 	}
 }
 
-int cli_soft_prepare(const struct link_config *config, char *folder, size_t room, struct bf_error *err)
+int cli_soft_start(const struct link_config *config, char *folder, size_t room, struct bf_error *err)
 {
-	char server[PATH_MAX], library[PATH_MAX];
+	char server[PATH_MAX];
 	int rc = find_server(server, sizeof(server), err);
 
-	if (!rc)
-		rc = find_library(library, sizeof(library), err);
-	if (!rc)
-		rc = link_start(server, config, folder, room, err);
+	return rc ? rc : link_start(server, config, folder, room, err);
+}
+
+int cli_soft_use(const char *folder, struct bf_error *err)
+{
+	char library[PATH_MAX];
+	int rc = find_library(library, sizeof(library), err);
+
 	if (rc)
 		return rc;
 	put_first("LD_LIBRARY_PATH", library);
 	setenv("BELFRY_SOFT_DIR", folder, 1);
 	return 0;
+}
+
+int cli_soft_prepare(const struct link_config *config, char *folder, size_t room, struct bf_error *err)
+{
+	int rc = cli_soft_start(config, folder, room, err);
+
+	return rc ? rc : cli_soft_use(folder, err);
 }

@@ -18,6 +18,8 @@ const struct gate_rest gate_rest_default = {
 	.doze_us = 50,
 	.awake_us = 200000,
 	.sleep_us = 1000,
+	.tired_us = 2000000,
+	.deep_us = 2500,
 };
 
 /* The program count a table has room for grows with the lists; all of it is one allocation. Under the lock. */

@@ -29,9 +29,10 @@ struct gate_bell;
 struct gate_channel;
 
 /* How the poller rests. It spins for spin_us after the last ring, then looks every doze_us until awake_us
- * after the last ring, then every sleep_us. With no bell to watch it is parked and costs nothing. */
+ * after the last ring, then every sleep_us until tired_us, then every deep_us; tired_us 0: it does not tire. With no
+ * bell to watch it is parked and costs nothing. */
 struct gate_rest {
-	uint64_t spin_us, doze_us, awake_us, sleep_us;
+	uint64_t spin_us, doze_us, awake_us, sleep_us, tired_us, deep_us;
 };
 extern const struct gate_rest gate_rest_default;
 

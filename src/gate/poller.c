@@ -240,6 +240,14 @@ static void rest(struct gate *gate, uint32_t want, uint64_t us)
 	syscall(SYS_futex, &gate->want, FUTEX_WAIT_PRIVATE, want, us ? &limit : NULL, NULL, 0);
 }
 
+/* How long to sleep before the next look, when nobody has rung for so long. */
+static uint64_t rest_us(const struct gate_rest *rest, uint64_t quiet_us)
+{
+	if (quiet_us < rest->awake_us)
+		return rest->doze_us;
+	return rest->tired_us && quiet_us >= rest->tired_us ? rest->deep_us : rest->sleep_us;
+}
+
 static void answer_house(struct gate *gate, uint32_t want)
 {
 	if (atomic_load_explicit(&gate->seen, memory_order_relaxed) == want)
@@ -285,9 +293,7 @@ void *gate_poller_main(void *arg)
 		} else if (is_sweeping || gate->now_ns - last_ring_ns < gate->rest.spin_us * 1000) {
 			relax();
 		} else {
-			rest(gate, want,
-			     gate->now_ns - last_ring_ns < gate->rest.awake_us * 1000 ? gate->rest.doze_us
-										      : gate->rest.sleep_us);
+			rest(gate, want, rest_us(&gate->rest, (gate->now_ns - last_ring_ns) / 1000));
 			spins = SPINS_PER_CLOCK - 1; /* time has passed: look at the clock next */
 		}
 	}

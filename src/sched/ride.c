@@ -43,10 +43,12 @@ static double used_part(const struct sched *sched, const struct sched_vgpu *vgpu
 	       (double)sched->options.window_ns;
 }
 
-/* It has had work without a break for so long that it cannot be called small. */
+/* It has had work without a break for so long that it cannot be called small. Where use is measured that must agree: a
+ * break may have been too short to be noticed. */
 static bool is_pressing(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
-	return vgpu_wants(vgpu) && sched->now_ns - vgpu->wants_ns > 2 * sched->options.round_ns;
+	return vgpu_wants(vgpu) && sched->now_ns - vgpu->wants_ns > 2 * sched->options.round_ns &&
+	       (!sched->options.is_measured || used_part(sched, vgpu) > 0.5);
 }
 
 /* One that has taken so much that it stands in line rides again when it has clearly had less there than it could: whoever

@@ -1,62 +1,93 @@
-/* What belfry and belfryd say to each other: whole, over SOCK_SEQPACKET, one request, one reply. */
+/* What is said to belfryd, and by it: whole messages over SOCK_SEQPACKET, one request, one reply. A reply's body, where
+ * it has one, is a sealed memory file that comes along (SCM_RIGHTS): nobody waits for a slow reader.
+ * docs/protocol.md says who may ask what. */
 #ifndef BELFRY_SERVER_PROTOCOL_H
 #define BELFRY_SERVER_PROTOCOL_H
 
 #include <stdint.h>
 
-#include "warden/warden.h"
+#include "server/spec.h"
 
 #define PROTOCOL_MAGIC 0xbe1f7a11u
-#define PROTOCOL_VERSION 2u
+#define PROTOCOL_VERSION 3u
 
 enum protocol_op {
-	PROTOCOL_REPORT = 1,
-	PROTOCOL_HOLD,
+	PROTOCOL_HELLO = 1, /* body: the daemon and its GPUs */
+	PROTOCOL_CREATE,    /* name, spec, parts, gpu */
+	PROTOCOL_REMOVE,    /* name; PROTOCOL_FORCE: end what runs on it */
+	PROTOCOL_SET,	    /* name, spec, parts */
+	PROTOCOL_RUN, /* name; with PROTOCOL_EPHEMERAL also spec, parts, gpu. The connection stays: see below */
+	PROTOCOL_REPORT,  /* body: the vGPUs of one GPU (gpu), or one of them (name) */
+	PROTOCOL_EXPLAIN, /* name; body: why it waits */
+	PROTOCOL_TRACE,	  /* gpu; body: what happened lately, for Perfetto */
+	PROTOCOL_HOLD,	  /* name, for_us */
 	PROTOCOL_OPEN,
 	PROTOCOL_STOP,
 	PROTOCOL_RESUME,
-	PROTOCOL_SET,
+	PROTOCOL_RELOAD, /* read the configuration again */
+	PROTOCOL_STATUS, /* internal: daemon to GPU server */
+	PROTOCOL_OPS,
 };
 
-enum protocol_set { PROTOCOL_SET_MEM = 1, PROTOCOL_SET_TIMESLICE = 2, PROTOCOL_SET_INTERLEAVE = 4 };
+enum protocol_flag {
+	PROTOCOL_FORCE = 1,
+	PROTOCOL_EPHEMERAL = 2, /* the vGPU is made for this run, and ends with it */
+	PROTOCOL_ANY_DRIVER = 4,
+};
+
+enum protocol_gpu_kind { PROTOCOL_GPU_ANY = 0, PROTOCOL_GPU_NV, PROTOCOL_GPU_SOFT };
+
+/* Which GPU. */
+struct protocol_gpu {
+	uint32_t kind, index;
+	char folder[108]; /* of the software GPU it is one of */
+};
 
 struct protocol_request {
-	uint32_t magic, version, op;
-	uint32_t set; /* PROTOCOL_SET: which of the following */
-	uint64_t mem_bytes, timeslice_us;
-	uint64_t for_us; /* PROTOCOL_HOLD: open again after this long; 0: not by itself */
-	int32_t interleave;
+	uint32_t magic, version, op, flags;
+	uint32_t parts; /* enum spec_part: what of the spec was said */
 	uint32_t reserved;
+	uint64_t for_us; /* PROTOCOL_HOLD: open again after this long; 0: not by itself */
+	char name[SPEC_NAME_MAX + 1];
+	struct protocol_gpu gpu;
+	struct spec spec;
 };
 
 struct protocol_reply {
 	uint32_t magic, version;
 	int32_t code; /* 0, or a positive errno and a text */
-	uint32_t supervisor_pid;
-	uint64_t took_ns; /* what was asked, without the talking */
-	char text[384];
-	char name[64];
-	struct warden_report report;
+	uint32_t server_pid;
+	uint64_t took_ns;	 /* what was asked, without the talking */
+	struct protocol_gpu gpu; /* PROTOCOL_CREATE and RUN: where it is */
+	char name[SPEC_NAME_MAX + 1];
+	char text[512];
 };
 
-/* belfry to the belfryd it starts, first thing on the socket they share: what vGPU to make. */
-struct front_options {
+/* A run. After the reply to PROTOCOL_RUN the client starts the program's process, which installs the filter and waits;
+ * then it sends this, with the filter's listener, and gets a reply once the program may go. From then on the
+ * connection is the run: when either side closes it, the other ends the program. */
+struct protocol_started {
 	uint32_t magic, version;
-	char name[64];
-	uint64_t mem_bytes;    /* 0: the whole card */
-	uint64_t timeslice_us; /* 0: as the program asks */
-	int32_t interleave;    /* 0..2; -1: as the program asks */
-	uint32_t gpu;
-	uint32_t any_driver, log_level;
-	char soft_folder[108]; /* of the software GPU; empty: a real one */
+	int32_t front_pid, keeper_pid, program_pid;
+	uint32_t wants_steward; /* the server cannot reach the program itself: Yama */
+	char program[64];	/* for people */
 };
 
-/* And back. */
-enum front_kind { FRONT_STARTED = 1, FRONT_ENDED, FRONT_FAILED };
-struct front_message {
-	uint32_t kind;
-	int32_t value; /* STARTED: the program's pid; ENDED: its wait status; FAILED: belfry's exit status */
-	char text[384];
+/* The server may say, at any time of a run: */
+enum protocol_notice_kind {
+	PROTOCOL_NOTICE_END = 1,     /* the program is to be ended, for the reason in text */
+	PROTOCOL_NOTICE_GET_FD,	     /* steward: a copy of descriptor `number` of process `pid` */
+	PROTOCOL_NOTICE_OPEN_MEMORY, /* steward: /proc/PID/mem, open for reading and writing */
+};
+struct protocol_notice {
+	uint32_t magic, kind;
+	int32_t pid, number;
+	char text[256];
+};
+/* A steward's answer; the file comes along if rc is 0. */
+struct protocol_stewarded {
+	uint32_t magic;
+	int32_t rc; /* 0 or -errno */
 };
 
 #endif

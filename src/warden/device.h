@@ -75,6 +75,7 @@ struct device {
 	uint32_t client;   /* our own with the driver: nothing of it is a program's */
 	char driver_version[32];
 	unsigned index; /* N of nvidiaN */
+	int end_fd;	/* hangs up when the device is gone; -1: it stays */
 };
 
 struct device_options {

@@ -113,11 +113,15 @@ struct device *device_soft_open(const char *folder, const struct device_options 
 				struct bf_error *err)
 {
 	struct nv *nv = nv_new(&road, &soft_ops, options->index, err);
+	struct device *device;
 
 	if (!nv)
 		return NULL;
 	snprintf(nv->folder, sizeof(nv->folder), "%s", folder);
 	snprintf(nv->device.driver_version, sizeof(nv->device.driver_version), "%s", SOFT_DRIVER_VERSION);
 	nv->device.rang = link_rang;
-	return nv_open(nv, false, err);
+	device = nv_open(nv, false, err);
+	if (device)
+		device->end_fd = nv->control_fd;
+	return device;
 }

@@ -55,6 +55,16 @@ struct process *process_by_pid(const struct warden *warden, pid_t pid)
 	return NULL;
 }
 
+bool warden_has_processes(struct warden *warden)
+{
+	bool has;
+
+	pthread_mutex_lock(&warden->lock);
+	has = warden->processes;
+	pthread_mutex_unlock(&warden->lock);
+	return has;
+}
+
 bool warden_has_process(struct warden *warden, pid_t pid)
 {
 	bool has;
@@ -108,7 +118,7 @@ void process_gone(struct warden *warden, struct process *process)
 
 void process_end(struct process *process, const char *why)
 {
-	if (process->is_ending)
+	if (process->is_ending || has_exited(process))
 		return;
 	process->is_ending = true;
 	bf_log(BF_LOG_ERROR, "ending process %d: %s", process->pid, why);

@@ -51,6 +51,8 @@ void warden_end_run(struct warden *warden, uint32_t run, const char *why);
 /* No process has its listener any more, or it was ended, or there is no such run. */
 bool warden_run_is_over(struct warden *warden, uint32_t run);
 
+/* Whether any process of it is known. */
+bool warden_has_processes(struct warden *warden);
 /* Whether a process of it is known by this number. Does not wait: false where it cannot be told now. */
 bool warden_has_process(struct warden *warden, pid_t pid);
 /* What the gate has of this vGPU, as long as the warden lives. To be held and opened by the warden only. */

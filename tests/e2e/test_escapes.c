@@ -18,8 +18,6 @@
 
 #include "base/process.h"
 #include "gate/gate.h"
-#include "managed_file.h"
-#include "server/program.h"
 #include "soft/link/link.h"
 #include "stage.h"
 #include "warden/filter.h"
@@ -483,44 +481,8 @@ static void wild_pointers_hurt_only_the_caller(void)
 	run_well(program_points_into_the_void);
 }
 
-/* Device files that were open before supervision are closed by the time the program runs, wherever they stand. */
-static void inherited_device_files_are_closed(void)
-{
-	struct bf_error err = { 0 };
-	struct program program;
-	struct card card;
-	int device, high, uvm, plain = open("/dev/null", O_RDWR), status;
-	char script[256];
-
-	card_make_folder(&card);
-	card_start(&card);
-	managed_file_add(&card);
-	device = link_open(card.folder, SOFT_FILE_CONTROL);
-	uvm = managed_file_open(card.folder);
-	high = dup2(device, 500);
-	CHECK(device >= 0 && uvm >= 0 && plain >= 0 && high >= 0);
-	fcntl(device, F_SETFD, 0);
-	fcntl(uvm, F_SETFD, 0);
-	snprintf(
-		script, sizeof(script),
-		"for fd in %d %d %d; do test ! -e /proc/self/fd/$fd || exit 1; done; test -e /proc/self/fd/%d",
-		device, uvm, high, plain);
-	char *argv[] = { "/bin/sh", "-c", script, NULL };
-	CHECK_EQUAL(program_prepare(argv, getpgrp(), card.device, &program, &err), 0);
-	CHECK_EQUAL(program_go(&program), 0);
-	CHECK(waitpid(program.pid, &status, 0) == program.pid);
-	CHECK_EQUAL(status, 0);
-	close(program.listener);
-	close(device);
-	close(high);
-	close(uvm);
-	close(plain);
-	card_stop(&card);
-}
-
 int main(void)
 {
-	STAGE_TEST(inherited_device_files_are_closed);
 	STAGE_TEST(device_is_the_same_by_every_path);
 	STAGE_TEST(magic_byte_and_wide_registers_change_nothing);
 	STAGE_TEST(xfer_is_refused);

@@ -1,49 +1,11 @@
 #!/bin/bash
-# belfry run from end to end on the software GPU: the chain belfry, belfryd, program; exit statuses, signals, what
-# is left behind when any of them dies, and the other commands on a running vGPU.
+# belfry run from end to end on the software GPU: the chain belfry, keeper, program beside a private belfryd; exit
+# statuses, signals, what is left behind when any of them dies, and the other commands on a running vGPU.
 # Scripts for the program are quoted on purpose, and functions are called by name:
-# shellcheck disable=SC2015,SC2016,SC2317
+# shellcheck disable=SC1091,SC2015,SC2016,SC2154,SC2317
 set -u
-: "${BELFRY:?}"
-work=$(mktemp -d)
-trap 'kill -9 $(jobs -p) 2>/dev/null; "$belfry" soft stop 2>/dev/null; rm -rf "$work"' EXIT
-export BELFRY_RUNTIME_DIR="$work/run" BELFRY_GPU=soft
+. "$(dirname "$0")/common.sh"
 export BELFRY_SOFT="gpus=2,mem=256M,linger=0,name=run$$"
-unset BELFRY_SOFT_DIR
-belfry=$BELFRY
-failed=0
-
-fail() {
-	echo "FAILED: $*"
-	failed=1
-}
-
-# status WANTED COMMAND...: run it to its end.
-status() {
-	local wanted=$1 got
-	shift
-	timeout 20 "$@" >"$work/out" 2>"$work/err"
-	got=$?
-	[ "$got" = "$wanted" ] || fail "$* : status $got, not $wanted: $(cat "$work/err")"
-}
-
-# until COMMAND...: wait for something that happens soon, or fail.
-until_so() {
-	for _ in $(seq 500); do
-		"$@" && return 0
-		sleep 0.02
-	done
-	fail "$* : did not come to be"
-	return 1
-}
-
-is_there() { [ -S "$work/run/$1.sock" ]; }
-# Gone, or a zombie that waits for us alone.
-is_gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; }
-has_line() { grep -q "$1" "$2" 2>/dev/null; }
-
-# Who is below a process: belfryd, then the program.
-child_of() { cat "/proc/$1/task/$1/children" 2>/dev/null; }
 
 # The program's own status, output, input and environment.
 status 0 "$belfry" run -- true
@@ -55,19 +17,27 @@ status 126 "$belfry" run -- /etc/passwd
 status 0 "$belfry" run --gpu soft -- true
 status 0 "$belfry" run --gpu soft:1 -- true
 status 1 "$belfry" run --gpu soft:3 -- true
-grep -q 'the software GPU has fewer' "$work/err" || fail "a GPU that is not there: $(cat "$work/err")"
+says 'the software GPU has fewer' "a GPU that is not there"
 status 1 "$belfry" run --mem 1T -- true
-grep -q 'larger than the card' "$work/err" || fail "a limit larger than the card: $(cat "$work/err")"
+says 'larger than the card' "a limit larger than the card"
 [ "$(echo hello | "$belfry" run -- cat)" = hello ] || fail "input does not reach the program"
 [ "$(A=b "$belfry" run -- sh -c 'echo $A')" = b ] || fail "the environment does not reach the program"
 status 1 "$belfry" run -- "$belfry" run -- true
-grep -q 'supervised already' "$work/err" || fail "a second supervisor: $(cat "$work/err")"
+says 'supervised already' "a second supervisor"
 status 0 "$belfry" run -- sh -c 'trap "" PIPE; exit 0'
 # What was ignored before stays ignored, and nothing else is.
 ignored=$(grep SigIgn /proc/self/status)
 [ "$("$belfry" run -- grep SigIgn /proc/self/status)" = "$ignored" ] || fail "ignored signals changed"
 blocked=$(grep SigBlk /proc/self/status)
 [ "$("$belfry" run -- grep SigBlk /proc/self/status)" = "$blocked" ] || fail "blocked signals changed"
+
+# Device files that were open before are closed by the time the program runs, wherever they stand; others are not.
+inherit="$BELFRY_BUILD_DIR/tests/e2e/inherit"
+folder=$("$belfry" soft env --soft "$BELFRY_SOFT" | sed -n 's/^BELFRY_SOFT_DIR=//p')
+status 0 "$inherit" "$folder" sh -c 'for fd in 40 41 42 43 500; do test -e /proc/self/fd/$fd || exit 1; done'
+status 0 "$inherit" "$folder" "$belfry" run -- sh -c '
+	for fd in 40 41 500; do test ! -e /proc/self/fd/$fd || exit 1; done
+	for fd in 42 43; do test -e /proc/self/fd/$fd || exit 1; done'
 
 # A signal to belfry is the program's.
 "$belfry" run --name sig -- bash -c 'trap "echo got; exit 3" TERM; echo ready; while :; do sleep 0.05; done' \
@@ -94,15 +64,36 @@ status 0 "$belfry" hold one --for 10ms
 status 0 "$belfry" set one --mem 32M --timeslice 1ms --interleave low
 status 1 "$belfry" set one --mem 1T
 status 1 "$belfry" run --name one -- true
-grep -q 'is running' "$work/err" || fail "two of one name: $(cat "$work/err")"
+says 'is there already' "two of one name"
+# A program more on the same vGPU, by its name.
+status 5 "$belfry" run one -- sh -c 'exit 5'
+is_there one || fail "a program more took the vGPU along"
+status 2 "$belfry" run --mem 1G one -- true
+status 1 "$belfry" run nobody -- true
+says 'no vGPU of this name' "a vGPU that is not there"
 status 1 "$belfry" hold nobody
+status 1 "$belfry" rm one
+says '--force' "a vGPU in use is removed"
 kill -TERM $runner
 wait $runner
 [ $? = 143 ] || fail "the program did not end by the signal"
-until_so test ! -e "$work/run/one.sock"
+until_so is_not_there one
 
-# Whichever dies, nothing is left: not the others, not what the program has started, not the socket.
-for victim in belfry belfryd program; do
+# One that was created stays when its programs have ended, and is used by its name.
+status 0 "$belfry" create stays --mem 32M
+status 0 "$belfry" run stays -- true
+status 1 "$belfry" create stays
+says 'is there already' "two of one name"
+timeout 60 "$belfry" run stays -- sleep 60 2>"$work/told" &
+runner=$!
+until_so eval '"$belfry" stats stays | grep -q "runs .*sleep"'
+status 0 "$belfry" rm --force stays
+wait $runner
+[ $? = 1 ] && has_line 'removed' "$work/told" || fail "a program whose vGPU was removed: $(cat "$work/told")"
+until_so is_not_there stays
+
+# Whichever dies, the program ends with all it has started, and who still can says why.
+for victim in belfry keeper program server router; do
 	for round in 1 2 3; do
 		rm -f "$work/pids" "$work/pids.program"
 		"$belfry" run --name v -- bash -c '
@@ -110,33 +101,56 @@ for victim in belfry belfryd program; do
 			setsid sleep 300 & echo $! >>"$1"
 			(sleep 300 & echo $! >>"$1"; wait) & echo $! >>"$1"
 			while [ "$(wc -l <"$1")" -lt 4 ]; do sleep 0.01; done
-			echo $$ >"$1.program"; wait' bash "$work/pids" 2>/dev/null &
+			echo $$ >"$1.program"; wait' bash "$work/pids" 2>"$work/told" &
 		runner=$!
 		until_so test -s "$work/pids.program"
-		daemon=$(child_of $runner)
+		keeper=$(child_of $runner)
 		program=$(cat "$work/pids.program")
+		server=$(server_pid v)
+		router=$(router_pid)
 		case $victim in
 		belfry) kill -9 $runner ;;
-		belfryd) kill -9 "$daemon" ;;
+		keeper) kill -9 "$keeper" ;;
 		program) kill -9 "$program" ;;
+		server) kill -9 "$server" ;;
+		router) kill -9 "$router" ;;
 		esac
 		until_so is_gone $runner || kill -9 $runner
 		wait $runner 2>/dev/null
 		got=$?
 		case $victim-$got in
-		belfry-137 | belfryd-1 | program-137) ;;
+		belfry-137 | keeper-1 | program-137 | server-1 | router-1) ;;
 		*) fail "$victim killed in round $round: belfry's status is $got" ;;
 		esac
-		for pid in $daemon $program $(cat "$work/pids"); do
+		case $victim in
+		keeper) has_line 'keeper of the program died; what ran on the vGPU was ended' "$work/told" ;;
+		server) has_line 'GPU server died; what ran on the vGPU was ended' "$work/told" ;;
+		router) has_line 'belfry: belfryd has died' "$work/told" ;;
+		*) [ ! -s "$work/told" ] ;;
+		esac || fail "$victim killed: it said '$(cat "$work/told")'"
+		for pid in $keeper $program $(cat "$work/pids"); do
 			until_so is_gone "$pid" || fail "$victim killed: $pid is left"
 		done
+		[ $victim != router ] || until_so is_gone "$server" || fail "router killed: its GPU server is left"
+		# The next run, at once, finds everything in order.
+		status 0 "$belfry" run --name v -- true
 	done
 done
-status 0 "$belfry" ls # removes the socket of a belfryd that was killed
-[ "$(ls "$work/run")" = "soft-run$$" ] || fail "left in the folder: $(ls "$work/run")"
+
+# The private belfryd ends by itself when there is nothing to do, and what is left is what the next one is to find.
+for pid in $(router_pid) $(server_pids); do
+	until_so is_gone "$pid" || fail "a private belfryd does not end by itself: $pid is left"
+done
+[ "$(echo "$work"/run/*)" = "$(echo "$work"/run/{belfryd.log,belfryd.sock.lock,belfryd.sock.start.lock,soft-run$$})" ] ||
+	fail "left in the folder: $(ls "$work/run")"
 # With linger=0 the software GPU goes with the last of its programs.
 until_so test ! -e "$work/run/soft-run$$/socket"
 # A program that ends takes along what it has left running.
 "$belfry" run -- sh -c "sleep 300 & echo \$! >$work/left"
 until_so is_gone "$(cat "$work/left")"
-exit $failed
+# With no time to linger one belfryd after the other is met as it ends; nobody notices.
+export BELFRY_LINGER=0
+for round in $(seq 40); do
+	status 0 "$belfry" run -- true
+done
+exit "$failed"

@@ -114,7 +114,7 @@ gpu_processes() {
 # soft_status NAME: a figure of `belfry soft status`; 0 if it does not run, since then nothing is left on it.
 soft_status() {
 	timeout 20 "$BELFRY" soft status --json 2>/dev/null | awk -F'[:,]' -v name="\"$1\"" '
-		index($1, name) { value = $2; exit } END { print value + 0 }'
+		index($1, name) { value = $2; exit } END { printf "%.0f\n", value }'
 }
 
 gpu_used_mib() {

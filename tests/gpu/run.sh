@@ -112,8 +112,7 @@ a_timeslice_can_be_changed() {
 }
 
 vgpu_has_channels() {
-	timeout 10 "$BELFRY" ls --json 2>/dev/null | tr -d ' \n' | tr '{' '\n' |
-		grep -A1 "\"name\":\"$1\"" | grep -q '"channels":[1-9]'
+	timeout 10 "$BELFRY" stats "$1" 2>/dev/null | grep -q '^ *channels *[1-9]'
 }
 
 a_fault_is_the_programs_own() {
@@ -149,8 +148,9 @@ a_neighbours_fault_disturbs_nobody() {
 	return "$status"
 }
 
-# Kill one of the processes of a run (program, belfry or belfryd) at a random moment; nothing may be left on the GPU,
-# nor any process of it. No `timeout` here, so that the wrapper's number is known; gpu_busy ends by itself.
+# Kill a process of a run (program, belfry, keeper), the GPU server or belfryd at a random moment; nothing may be left
+# on the GPU, nor any process of the run. No `timeout` here, so that the wrapper's number is known; gpu_busy ends by
+# itself.
 killed_at_random() {
 	local which=$1 i runner victim before tree pid
 	is_soft || command -v nvidia-smi >/dev/null || { echo "no nvidia-smi"; return 77; }
@@ -163,11 +163,15 @@ killed_at_random() {
 		case $which in
 		program) victim=$(pid_named gpu_busy $tree) ;;
 		belfry) victim=$runner ;;
-		belfryd) victim=$(pid_named belfryd $tree) ;;
+		keeper) victim=$(cat "/proc/$runner/task/$runner/children" 2>/dev/null) ;;
+		server) victim=$(server_of "t-kill9-$which-$i") ;;
+		belfryd) victim=$(daemon_pid) ;;
 		esac
 		# too early for it to be there: the run itself is the victim then
-		echo "kill -9 ${victim:-$runner} ($which)"
-		kill -9 "${victim:-$runner}" 2>/dev/null
+		victim=$(set -- $victim && echo "${1:-$runner}")
+		[ "$which" != belfryd ] || tree="$tree $(server_of "t-kill9-$which-$i")"
+		echo "kill -9 $victim ($which)"
+		kill -9 "$victim" 2>/dev/null
 		tree="$tree $(family "$runner")"
 		if ! wait_until 10 all_gone $tree; then
 			for pid in $tree; do
@@ -185,6 +189,15 @@ killed_at_random() {
 	on 60 4G "t-next-$which" "$BIN/gpu_saxpy"
 }
 
+# The process of belfryd, the first in the answer, and that of a vGPU's GPU server; nothing if it is not there yet.
+daemon_pid() {
+	timeout 10 "$BELFRY" ls --json 2>/dev/null | awk '$1 == "\"pid\":" { print $2 + 0; exit }'
+}
+
+server_of() {
+	timeout 10 "$BELFRY" stats "$1" 2>/dev/null | awk '$1 == "pid" { print $2; exit }'
+}
+
 pid_named() {
 	local name=$1 pid
 	shift
@@ -193,7 +206,6 @@ pid_named() {
 	done
 }
 
-# The program, the wrapper and its belfryd: each run has its own.
 all_gone() {
 	local pid
 	for pid; do
@@ -211,6 +223,8 @@ nothing_on_gpu() {
 
 kill_9_of_the_program_leaves_nothing() { killed_at_random program; }
 kill_9_of_belfry_leaves_nothing() { killed_at_random belfry; }
+kill_9_of_the_keeper_leaves_nothing() { killed_at_random keeper; }
+kill_9_of_the_gpu_server_leaves_nothing() { killed_at_random server; }
 kill_9_of_belfryd_leaves_nothing() { killed_at_random belfryd; }
 
 framework() { need_real_gpu "frameworks bring machine code" && have_python && on 120 30G "t-$1" python3 "$GPU/frameworks.py" "$1"; }
@@ -291,6 +305,8 @@ a_fault_is_the_programs_own
 a_neighbours_fault_disturbs_nobody
 kill_9_of_the_program_leaves_nothing
 kill_9_of_belfry_leaves_nothing
+kill_9_of_the_keeper_leaves_nothing
+kill_9_of_the_gpu_server_leaves_nothing
 kill_9_of_belfryd_leaves_nothing
 "
 
@@ -322,6 +338,7 @@ fi
 need_gpu
 find_programs
 make_work
+export BELFRY_LINGER=${BELFRY_LINGER:-1}
 passed=0 failed=0 skipped=0
 printf '%-40s %-8s %7s\n' behaviour result seconds
 for behaviour in $BEHAVIOURS; do

@@ -1,0 +1,105 @@
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+
+#include "base/own.h"
+#include "cli/cli.h"
+
+static const char help_text[] =
+	"usage: belfry create NAME [OPTION...]\n"
+	"\n"
+	"Make virtual GPU NAME, for belfry run NAME -- PROGRAM. It stays until belfry rm NAME.\n"
+	"\n"
+	"  --mem SIZE          the most device memory, such as 8G, which is set aside for it (the whole\n"
+	"                      card, and none of it set aside)\n"
+	"  --time REQ:LIMIT    of the GPU's time, in percent: guaranteed, and at most (0:100)\n"
+	"  --class CLASS       latency or throughput (throughput)\n"
+	"  --objective PN=TIME for class latency: what is submitted is done within, such as p99=2ms\n"
+	"  --domain NAME       with whom it holds the token together (nobody)\n"
+	"  --gpu N             which GPU: N of /dev/nvidiaN (0); soft or soft:N for the software GPU,\n"
+	"                      which is taken by itself where there is no NVIDIA GPU\n"
+	"  --soft CONFIG       the software GPU, such as gpus=2,sms=16,mem=4G; see belfry-soft(1)\n"
+	"  --timeslice TIME    how long its turn on the GPU is, such as 200us (as belfryd finds best)\n"
+	"  --interleave LEVEL  how often its turn comes: low, medium or high (as belfryd finds best)\n"
+	"  --public            others may run programs on it, too\n"
+	"  --any-driver        take the nearest known layout if the driver's series is unknown\n"
+	"  --json              tell where it is, as JSON\n";
+
+static const struct option long_options[] = { CLI_SPEC_OPTIONS,
+					      { "gpu", required_argument, NULL, 'g' },
+					      { "soft", required_argument, NULL, 's' },
+					      { "any-driver", no_argument, NULL, 'a' },
+					      { "json", no_argument, NULL, 'j' },
+					      { "help", no_argument, NULL, 'h' },
+					      { NULL, 0, NULL, 0 } };
+
+struct create {
+	struct protocol_request request;
+	struct cli_gpu which;
+	bool is_json;
+};
+
+static int take_option(struct create *create, int option, int index, struct bf_error *err)
+{
+	switch (option) {
+	case CLI_SPEC_OPTION:
+		return cli_spec_option(&long_options[index], &create->request, err);
+	case 'g':
+		return cli_gpu_parse(optarg, &create->which, err);
+	case 's':
+		return cli_gpu_parse_soft(optarg, &create->which, err);
+	case 'a':
+		create->request.flags |= PROTOCOL_ANY_DRIVER;
+		return 0;
+	case 'j':
+		create->is_json = true;
+		return 0;
+	default:
+		return bf_fail(err, EINVAL, "unknown option, or one without its value");
+	}
+}
+
+/* 0, or an exit status plus 1 so that --help can end well. */
+static int parse(int argc, char **argv, struct create *create)
+{
+	struct bf_error err = { 0 };
+	int index = 0;
+
+	if (cli_gpu_default(&create->which, &err))
+		return cli_usage("create", err.text) + 1;
+	opterr = 0;
+	for (int option; (option = getopt_long(argc, argv, "h", long_options, &index)) != -1;) {
+		if (option == 'h') {
+			fputs(help_text, stdout);
+			return CLI_OK + 1;
+		}
+		if (take_option(create, option, index, &err))
+			return cli_usage("create", err.text) + 1;
+	}
+	if (optind + 1 != argc)
+		return cli_usage("create", "give the name of one vGPU") + 1;
+	if (spec_check_name(argv[optind], &err) || spec_check(&create->request.spec, &err))
+		return cli_usage("create", err.text) + 1;
+	snprintf(create->request.name, sizeof(create->request.name), "%s", argv[optind]);
+	return 0;
+}
+
+int cli_create(int argc, char **argv)
+{
+	struct create create = { .request = talk_request(PROTOCOL_CREATE, NULL) };
+	int status = parse(argc, argv, &create);
+	struct protocol_reply reply;
+	struct talk_place place;
+	struct bf_error err = { 0 };
+
+	if (status)
+		return status - 1;
+	cleanup_close int sock = cli_reach(&place, &err);
+	if (sock < 0 || cli_gpu_request(&create.which, &place, &create.request.gpu, &err) ||
+	    cli_ask(&sock, &place, &create.request, &reply, &err))
+		return cli_fail(&err);
+	if (create.is_json)
+		printf("{\"name\": \"%s\", \"gpu\": \"%s%u\"}\n", create.request.name,
+		       reply.gpu.kind == PROTOCOL_GPU_SOFT ? "soft:" : "", reply.gpu.index);
+	return CLI_OK;
+}

@@ -1,0 +1,54 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/own.h"
+#include "cli/cli.h"
+#include "cli/report.h"
+
+static const char help_text[] =
+	"usage: belfry explain [--json] NAME\n"
+	"\n"
+	"Tell in plain words what virtual GPU NAME is doing, and why it waits if it does.\n";
+
+/* A supervisor's words, with the names of programs in them. */
+static void print_text(const char *text)
+{
+	cleanup_free char *copy = strdup(text);
+	size_t length = strlen(text);
+
+	printf("%s%s", copy ? cli_plain(copy) : "", length && text[length - 1] == '\n' ? "" : "\n");
+}
+
+int cli_explain(int argc, char **argv)
+{
+	struct protocol_request request;
+	struct protocol_reply reply;
+	struct json_object *answer;
+	struct bf_error err = { 0 };
+	cleanup_free char *body = NULL;
+	bool is_json = false;
+	int rc = cli_parse_json(argc, argv, help_text, 1, &is_json);
+
+	if (rc)
+		return rc - 1;
+	if (optind == argc)
+		return cli_usage("explain", "give the name of one vGPU");
+	if (spec_check_name(argv[optind], &err))
+		return cli_fail(&err);
+	request = talk_request(PROTOCOL_EXPLAIN, argv[optind]);
+	if (talk_once(&request, &reply, &body, &err))
+		return cli_fail(&err);
+	answer = body ? json_tokener_parse(body) : NULL;
+	if (!json_object_is_type(report_at(answer, "text"), json_type_string)) {
+		json_object_put(answer);
+		bf_fail(&err, EPROTO, "belfryd's answer makes no sense; restart it");
+		return cli_fail(&err);
+	}
+	if (is_json)
+		report_print(answer);
+	else
+		print_text(report_text(answer, "text", ""));
+	json_object_put(answer);
+	return CLI_OK;
+}

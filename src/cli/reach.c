@@ -1,0 +1,79 @@
+/* Getting to belfryd, and to the GPU that is meant. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/own.h"
+#include "cli/cli.h"
+#include "cli/keeper.h"
+
+/* belfryd stands beside belfry, in the build folder, in the portable one and where it is installed. */
+static int find_daemon(char *path, size_t room, struct bf_error *err)
+{
+	ssize_t length = readlink("/proc/self/exe", path, room - 1);
+	char *slash;
+
+	path[length > 0 ? length : 0] = 0;
+	slash = strrchr(path, '/');
+	if (!slash || (size_t)(slash - path) + sizeof("/belfryd") > room)
+		return bf_fail(err, ENOENT, "belfryd: cannot tell where it is");
+	memcpy(slash, "/belfryd", sizeof("/belfryd"));
+	if (access(path, X_OK))
+		return bf_fail(err, errno, "%s: %s; it belongs beside belfry", path, strerror(errno));
+	return 0;
+}
+
+int cli_reach(struct talk_place *place, struct bf_error *err)
+{
+	char daemon[PATH_MAX];
+	int rc = talk_find(place, err), sock;
+
+	if (rc)
+		return rc;
+	sock = talk_connect(place, err);
+	if (!place->is_private || (sock != -ENOENT && sock != -ECONNREFUSED))
+		return sock;
+	rc = find_daemon(daemon, sizeof(daemon), err);
+	if (!rc) /* one that is supervised itself could supervise nobody */
+		rc = keeper_check_free(err);
+	if (!rc)
+		rc = talk_start(place, daemon, err);
+	return rc ? rc : talk_connect(place, err);
+}
+
+int cli_ask(int *sock, struct talk_place *place, const struct protocol_request *request,
+	    struct protocol_reply *reply, struct bf_error *err)
+{
+	enum { TIMES = 5 };
+	int rc = talk_ask(*sock, request, reply, NULL, err);
+
+	for (int i = 1; i < TIMES && rc == -EAGAIN && place->is_private; i++) {
+		bf_close_fd(sock);
+		*sock = cli_reach(place, err);
+		rc = *sock < 0 ? *sock : talk_ask(*sock, request, reply, NULL, err);
+	}
+	return rc;
+}
+
+/* Whether something was said of what the software GPU is like, or which. */
+static bool is_described(const struct link_config *soft)
+{
+	return soft->is_given || strcmp(soft->name, link_default.name) != 0;
+}
+
+int cli_gpu_request(struct cli_gpu *which, const struct talk_place *place, struct protocol_gpu *gpu,
+		    struct bf_error *err)
+{
+	*gpu = (struct protocol_gpu){ .kind = PROTOCOL_GPU_ANY };
+	/* One that serves everybody has GPUs of its own to choose from, and a software GPU of its own. */
+	if (!place->is_private && !which->is_said)
+		return 0;
+	cli_gpu_settle(which);
+	gpu->kind = which->is_soft ? PROTOCOL_GPU_SOFT : PROTOCOL_GPU_NV;
+	gpu->index = which->index;
+	if (!which->is_soft || (!place->is_private && !is_described(&which->soft)))
+		return 0;
+	return cli_soft_start(&which->soft, gpu->folder, sizeof(gpu->folder), err);
+}

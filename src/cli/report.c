@@ -1,0 +1,196 @@
+#include "cli/report.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/own.h"
+#include "server/talk.h"
+
+struct json_object *report_at(struct json_object *from, const char *path)
+{
+	char key[32];
+
+	while (from && *path) {
+		size_t length = strcspn(path, ".");
+
+		if (length >= sizeof(key))
+			return NULL;
+		memcpy(key, path, length);
+		key[length] = 0;
+		path += length + (path[length] == '.');
+		if (!json_object_is_type(from, json_type_object) ||
+		    !json_object_object_get_ex(from, key, &from))
+			return NULL;
+	}
+	return from;
+}
+
+int64_t report_number(struct json_object *from, const char *path)
+{
+	return json_object_get_int64(report_at(from, path));
+}
+
+double report_real(struct json_object *from, const char *path)
+{
+	return json_object_get_double(report_at(from, path));
+}
+
+const char *report_text(struct json_object *from, const char *path, const char *otherwise)
+{
+	struct json_object *at = report_at(from, path);
+
+	return json_object_is_type(at, json_type_string) ? json_object_get_string(at) : otherwise;
+}
+
+static uint32_t to_ppm(double part)
+{
+	return part > 0 && part <= 1 ? (uint32_t)lround(part * SPEC_WHOLE_PPM) : 0;
+}
+
+const char *report_time(struct json_object *vgpu, char *to, size_t room)
+{
+	struct spec spec = { .request_ppm = to_ppm(report_real(vgpu, "time.request")),
+			     .limit_ppm = to_ppm(report_real(vgpu, "time.limit")) };
+
+	return spec_format_time(&spec, to, room);
+}
+
+void report_print(struct json_object *top)
+{
+	puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+							 JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
+struct protocol_gpu report_gpu(struct json_object *gpu)
+{
+	bool is_soft = !strcmp(report_text(gpu, "kind", "nv"), "soft");
+	struct protocol_gpu to = { .kind = is_soft ? PROTOCOL_GPU_SOFT : PROTOCOL_GPU_NV,
+				   .index = (uint32_t)report_number(gpu, "index") };
+
+	snprintf(to.folder, sizeof(to.folder), "%s", report_text(gpu, "folder", ""));
+	return to;
+}
+
+/* The body of an answer, as JSON. */
+static int ask(const struct protocol_request *request, struct json_object **answer, struct bf_error *err)
+{
+	struct protocol_reply reply;
+	cleanup_free char *body = NULL;
+	int rc = talk_once(request, &reply, &body, err);
+
+	*answer = NULL;
+	if (rc)
+		return rc;
+	*answer = body ? json_tokener_parse(body) : NULL;
+	if (json_object_is_type(*answer, json_type_object))
+		return 0;
+	json_object_put(*answer);
+	*answer = NULL;
+	return bf_fail(err, EPROTO, "belfryd's answer makes no sense; restart it");
+}
+
+int report_hello(struct json_object **hello, struct bf_error *err)
+{
+	struct protocol_request request = talk_request(PROTOCOL_HELLO, NULL);
+	struct talk_place place;
+	cleanup_close int sock = -1;
+	int rc = talk_find(&place, err);
+
+	*hello = NULL;
+	if (rc)
+		return rc;
+	sock = talk_connect(&place, err);
+	if (sock == -ENOENT || sock == -ECONNREFUSED)
+		return 0;
+	if (sock < 0)
+		return sock;
+	rc = ask(&request, hello, err);
+	/* A private one may have ended meanwhile. */
+	return place.is_private && (rc == -ENOENT || rc == -ECONNREFUSED) ? 0 : rc;
+}
+
+/* Every key of `from` that `to` has not, or has otherwise. */
+static void merge(struct json_object *to, struct json_object *from)
+{
+	struct json_object_iterator at = json_object_iter_begin(from), end = json_object_iter_end(from);
+
+	for (; !json_object_iter_equal(&at, &end); json_object_iter_next(&at))
+		json_object_object_add(to, json_object_iter_peek_name(&at),
+				       json_object_get(json_object_iter_peek_value(&at)));
+}
+
+/* One GPU's report into the lists. `gpu` is what is known of the GPU already. */
+static int add_report(struct json_object *top, struct json_object *gpu,
+		      const struct protocol_request *request, struct bf_error *err)
+{
+	struct json_object *report, *vgpus, *to = report_at(top, "vgpus");
+	int rc = ask(request, &report, err);
+
+	if (rc)
+		return rc;
+	if (json_object_is_type(report_at(report, "gpu"), json_type_object))
+		merge(gpu, report_at(report, "gpu"));
+	vgpus = report_at(report, "vgpus");
+	if (json_object_is_type(vgpus, json_type_array))
+		for (size_t i = 0; i < json_object_array_length(vgpus); i++)
+			json_object_array_add(to, json_object_get(json_object_array_get_idx(vgpus, i)));
+	json_object_put(report);
+	return 0;
+}
+
+static int add_all(struct json_object *top, struct json_object *hello, struct bf_error *err)
+{
+	struct json_object *gpus = report_at(hello, "gpus");
+	struct bf_error theirs = { 0 };
+	int rc = 0, this;
+
+	if (!json_object_is_type(gpus, json_type_array))
+		return 0;
+	for (size_t i = 0; i < json_object_array_length(gpus); i++) {
+		struct json_object *gpu = json_object_array_get_idx(gpus, i);
+		struct protocol_request request = talk_request(PROTOCOL_REPORT, NULL);
+
+		request.gpu = report_gpu(gpu);
+		json_object_array_add(report_at(top, "gpus"), json_object_get(gpu));
+		this = add_report(top, gpu, &request, &theirs);
+		/* One may have ended between the listing and the asking. */
+		if (this && this != -ENOENT && this != -ECONNREFUSED && !rc)
+			rc = bf_fail(err, theirs.code, "%s", theirs.text);
+	}
+	return rc;
+}
+
+static int add_one(struct json_object *top, const char *name, struct bf_error *err)
+{
+	struct protocol_request request = talk_request(PROTOCOL_REPORT, name);
+	struct json_object *gpu = json_object_new_object();
+	int rc = add_report(top, gpu, &request, err);
+
+	if (rc)
+		json_object_put(gpu);
+	else
+		json_object_array_add(report_at(top, "gpus"), gpu);
+	return rc;
+}
+
+int report_gather(const char *name, struct json_object **top, struct bf_error *err)
+{
+	struct json_object *hello;
+	int rc;
+
+	*top = json_object_new_object();
+	json_object_object_add(*top, "daemon", NULL);
+	json_object_object_add(*top, "gpus", json_object_new_array());
+	json_object_object_add(*top, "vgpus", json_object_new_array());
+	rc = report_hello(&hello, err);
+	if (rc)
+		return rc;
+	json_object_object_add(*top, "daemon", json_object_get(report_at(hello, "daemon")));
+	if (report_at(hello, "failed"))
+		json_object_object_add(*top, "failed", json_object_get(report_at(hello, "failed")));
+	rc = name ? add_one(*top, name, err) : add_all(*top, hello, err);
+	json_object_put(hello);
+	return rc;
+}

@@ -1,0 +1,30 @@
+/* What belfryd reports, as JSON, for the commands that show it. */
+#ifndef BELFRY_CLI_REPORT_H
+#define BELFRY_CLI_REPORT_H
+
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "server/protocol.h"
+
+/* {"daemon": {...} or null, "gpus": [...], "vgpus": [...], "failed": [...]}: of all GPUs, or of the one vGPU of that name and its GPU if
+ * name is not NULL. There is always something in *top, to be put; where no belfryd runs it is empty and that is no
+ * error. An error may leave the rest in it. */
+int report_gather(const char *name, struct json_object **top, struct bf_error *err);
+/* The GPUs belfryd has, as its answer to PROTOCOL_HELLO tells. NULL and 0: no belfryd runs. */
+int report_hello(struct json_object **hello, struct bf_error *err);
+/* The GPU of one entry of "gpus". */
+struct protocol_gpu report_gpu(struct json_object *gpu);
+
+/* What is at a path such as "mem.used"; NULL, 0 or `otherwise` if there is no such thing. */
+struct json_object *report_at(struct json_object *from, const char *path);
+int64_t report_number(struct json_object *from, const char *path);
+double report_real(struct json_object *from, const char *path);
+const char *report_text(struct json_object *from, const char *path, const char *otherwise);
+/* "40:100". At least 32 bytes of room. */
+const char *report_time(struct json_object *vgpu, char *to, size_t room);
+void report_print(struct json_object *top);
+
+#endif

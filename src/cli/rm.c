@@ -1,0 +1,20 @@
+#include "cli/cli.h"
+
+int cli_rm(int argc, char **argv)
+{
+	static const struct cli_order order = {
+		.command = "rm",
+		.done = "removed",
+		.op = PROTOCOL_REMOVE,
+		.takes_force = true,
+		.help = "usage: belfry rm [--force] [-v] [--json] NAME\n"
+			"\n"
+			"Remove vGPU NAME. What was set aside for it is free again.\n"
+			"\n"
+			"  --force  end the programs that run on it; without this it is refused if there are any\n"
+			"  -v       tell how long it took\n"
+			"  --json   likewise, as JSON\n",
+	};
+
+	return cli_order(argc, argv, &order);
+}

@@ -1,0 +1,152 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/units.h"
+#include "cli/cli.h"
+#include "cli/report.h"
+
+static const char help_text[] = "usage: belfry stats [--json] [NAME]\n"
+				"\n"
+				"Everything Belfry has counted, of all virtual GPUs or of one.\n";
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t length = strlen(text), tail = strlen(end);
+
+	return length >= tail && !strcmp(text + length - tail, end);
+}
+
+static void print_plain(const char *text)
+{
+	for (; *text; text++)
+		putchar((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
+}
+
+static void print_ns(int64_t ns)
+{
+	if (ns < 10000000)
+		printf("%.3f ms", (double)ns / 1e6);
+	else
+		printf("%.3f s", (double)ns / 1e9);
+}
+
+/* What a number means its key tells: the groups "mem" and the lists of processes are sizes. */
+static bool is_size(const char *group, const char *key)
+{
+	static const char *const sizes[] = { "total", "reserved", "used",      "limit",
+					     "most",  "managed",  "mem_total", "mem_reserved" };
+
+	if (ends_with(group, "processes") && strcmp(key, "pid"))
+		return true;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		if (!strcmp(key, sizes[i]))
+			return strcmp(group, "time") != 0;
+	return !strcmp(group, "mem");
+}
+
+static void print_value(const char *group, const char *key, struct json_object *value)
+{
+	char size[24];
+
+	if (json_object_is_type(value, json_type_null))
+		printf("none");
+	else if (json_object_is_type(value, json_type_string))
+		print_plain(json_object_get_string(value));
+	else if (json_object_is_type(value, json_type_boolean))
+		printf("%s", json_object_get_boolean(value) ? "yes" : "no");
+	else if (ends_with(key, "ns") && (key[2] == 0 || ends_with(key, "_ns")))
+		print_ns(json_object_get_int64(value));
+	else if (json_object_is_type(value, json_type_double))
+		printf("%g", json_object_get_double(value));
+	else if (is_size(group, key))
+		printf("%s", bf_format_size((uint64_t)json_object_get_int64(value), size, sizeof(size)));
+	else
+		printf("%" PRId64, json_object_get_int64(value));
+}
+
+/* "granted 3, expired 0": a group on one line. */
+static void print_members(const char *group, struct json_object *members)
+{
+	struct json_object_iterator at = json_object_iter_begin(members), end = json_object_iter_end(members);
+
+	for (const char *between = ""; !json_object_iter_equal(&at, &end); between = ", ") {
+		printf("%s%s ", between, json_object_iter_peek_name(&at));
+		print_value(group, json_object_iter_peek_name(&at), json_object_iter_peek_value(&at));
+		json_object_iter_next(&at);
+	}
+	putchar('\n');
+}
+
+static void print_list(const char *group, struct json_object *list)
+{
+	for (size_t i = 0; i < json_object_array_length(list); i++) {
+		struct json_object *member = json_object_array_get_idx(list, i);
+
+		printf("  %-13s ", group);
+		if (json_object_is_type(member, json_type_object))
+			print_members(group, member);
+		else
+			printf("%s\n", json_object_to_json_string(member));
+	}
+}
+
+static void print_key(const char *key, struct json_object *value)
+{
+	if (json_object_is_type(value, json_type_array)) {
+		print_list(key, value);
+		return;
+	}
+	printf("  %-13s ", key);
+	if (json_object_is_type(value, json_type_object)) {
+		print_members(key, value);
+		return;
+	}
+	print_value("", key, value);
+	putchar('\n');
+}
+
+/* One GPU or vGPU: what it is called, then a line for each key it has. */
+static void print_thing(const char *what, const char *name, struct json_object *thing)
+{
+	struct json_object_iterator at = json_object_iter_begin(thing), end = json_object_iter_end(thing);
+
+	printf("%s %s\n", what, name);
+	for (; !json_object_iter_equal(&at, &end); json_object_iter_next(&at))
+		print_key(json_object_iter_peek_name(&at), json_object_iter_peek_value(&at));
+}
+
+static void print_things(const char *what, const char *name_key, struct json_object *things)
+{
+	for (size_t i = 0; i < json_object_array_length(things); i++) {
+		struct json_object *thing = json_object_array_get_idx(things, i);
+
+		print_thing(what, report_text(thing, name_key, "?"), thing);
+	}
+}
+
+int cli_stats(int argc, char **argv)
+{
+	struct bf_error err = { 0 };
+	struct json_object *top;
+	const char *name;
+	bool is_json = false;
+	int rc = cli_parse_json(argc, argv, help_text, 1, &is_json);
+
+	if (rc)
+		return rc - 1;
+	name = argv[optind];
+	if (name && spec_check_name(name, &err))
+		return cli_fail(&err);
+	rc = report_gather(name, &top, &err);
+	if (!rc || !name) {
+		if (is_json)
+			report_print(top);
+		else {
+			print_things("GPU", "gpu", report_at(top, "gpus"));
+			print_things("vGPU", "name", report_at(top, "vgpus"));
+		}
+	}
+	json_object_put(top);
+	return rc ? cli_fail(&err) : CLI_OK;
+}

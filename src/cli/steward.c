@@ -1,0 +1,131 @@
+#include "cli/steward.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/own.h"
+#include "base/process.h"
+
+enum { GENERATIONS_MAX = 4096 };
+
+/* /proc/sys/kernel/yama/ptrace_scope: from 1 on, only ancestors and the privileged may reach into a process. */
+static bool yama_is_on(void)
+{
+	cleanup_file FILE *file = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
+	int scope = 0;
+
+	return file && fscanf(file, "%d", &scope) == 1 && scope > 0;
+}
+
+bool steward_is_wanted(int sock)
+{
+	const char *given = getenv("BELFRY_STEWARD");
+	struct ucred who = { 0 };
+	socklen_t length = sizeof(who);
+
+	if (given && !strcmp(given, "1"))
+		return true;
+	return yama_is_on() && !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &length) && who.uid;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+	char path[32], line[512];
+	cleanup_file FILE *file = NULL;
+	const char *name_end;
+	int parent;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	file = fopen(path, "re");
+	if (!file || !fgets(line, sizeof(line), file))
+		return -ESRCH;
+	name_end = strrchr(line, ')'); /* a name may have anything in it */
+	return name_end && sscanf(name_end, ") %*c %d", &parent) == 1 ? parent : -ESRCH;
+}
+
+static bool is_descendant(pid_t pid)
+{
+	for (int i = 0; i < GENERATIONS_MAX && pid > 1; i++) {
+		pid = parent_of(pid);
+		if (pid == getpid())
+			return true;
+	}
+	return false;
+}
+
+/* The process, or the process of the thread, of that number. */
+static int open_process(pid_t pid)
+{
+	int fd = bf_pidfd_open(pid);
+	pid_t leader;
+
+	if (fd >= 0)
+		return fd;
+	fd = bf_pidfd_open_thread(pid); /* a thread may have a descriptor table of its own */
+	if (fd >= 0)
+		return fd;
+	leader = bf_tgid_of(pid);
+	return leader < 0 ? -ESRCH : bf_pidfd_open(leader);
+}
+
+static int open_memory(pid_t pid, int process)
+{
+	char path[32];
+	cleanup_close int fd = -1;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	/* It still lives: the number was its own all the while. */
+	return bf_pidfd_kill(process, 0) ? -ESRCH : bf_take_fd(&fd);
+}
+
+static int serve(const struct protocol_notice *notice)
+{
+	cleanup_close int process = notice->pid > 0 ? open_process(notice->pid) : -ESRCH;
+
+	if (process < 0)
+		return process;
+	if (!is_descendant(notice->pid))
+		return -EPERM;
+	if (notice->kind == PROTOCOL_NOTICE_OPEN_MEMORY)
+		return open_memory(notice->pid, process);
+	return bf_pidfd_getfd(process, notice->number);
+}
+
+int steward_send(int sock, const void *data, size_t bytes, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct iovec part = { (void *)(uintptr_t)data, bytes };
+	struct msghdr msg = { .msg_iov = &part, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		struct cmsghdr *head;
+
+		msg.msg_control = control.room;
+		msg.msg_controllen = sizeof(control.room);
+		head = CMSG_FIRSTHDR(&msg);
+		head->cmsg_level = SOL_SOCKET;
+		head->cmsg_type = SCM_RIGHTS;
+		head->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(head), &fd, sizeof(int));
+	}
+	return sendmsg(sock, &msg, MSG_NOSIGNAL) == (ssize_t)bytes ? 0 : -errno;
+}
+
+int steward_answer(int sock, const struct protocol_notice *notice)
+{
+	cleanup_close int file = serve(notice);
+	struct protocol_stewarded answer = { .magic = PROTOCOL_MAGIC, .rc = file < 0 ? file : 0 };
+
+	return steward_send(sock, &answer, sizeof(answer), file);
+}

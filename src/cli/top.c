@@ -1,0 +1,292 @@
+#include "cli/top.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/own.h"
+#include "base/units.h"
+#include "cli/cli.h"
+#include "cli/report.h"
+
+static const char help_text[] =
+	"usage: belfry top [-d SECONDS] [-n COUNT]\n"
+	"\n"
+	"Watch the virtual GPUs: the share of the GPU's time each has had since the last look, and whom it\n"
+	"waits for. In a bar, | is what it is guaranteed and ! what it may have at most. q ends it.\n"
+	"\n"
+	"  -d SECONDS  between two looks (1)\n"
+	"  -n COUNT    how many looks (to a terminal as many as you like, otherwise 1); 0: without end\n";
+
+enum { DELAY_LEAST_US = 100000, PLAIN_COLUMNS = 132 };
+static const char enter_text[] = "\033[?1049h\033[?25l", leave_text[] = "\033[?25h\033[?1049l";
+
+struct top {
+	uint64_t delay_us;
+	long count; /* looks still to come; 0: without end */
+	bool is_screen, is_raw;
+	struct termios before;
+	int signals;
+	unsigned rows, columns;
+};
+
+static void put(const char *text, size_t bytes)
+{
+	while (bytes) {
+		ssize_t done = write(STDOUT_FILENO, text, bytes);
+
+		if (done < 0 && errno != EINTR)
+			return;
+		if (done > 0) {
+			text += done;
+			bytes -= (size_t)done;
+		}
+	}
+}
+
+static void measure(struct top *top)
+{
+	struct winsize size = { 0 };
+
+	top->rows = 24;
+	top->columns = PLAIN_COLUMNS;
+	if (!top->is_screen || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_row || !size.ws_col)
+		return;
+	top->rows = size.ws_row;
+	top->columns = size.ws_col;
+}
+
+/* Keys as they are typed, and a screen of our own. */
+static void enter(struct top *top)
+{
+	struct termios raw;
+
+	measure(top);
+	if (!top->is_screen)
+		return;
+	top->is_raw = !tcgetattr(STDIN_FILENO, &top->before);
+	if (top->is_raw) {
+		raw = top->before;
+		raw.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
+		raw.c_cc[VMIN] = raw.c_cc[VTIME] = 0;
+		tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+	}
+	put(enter_text, sizeof(enter_text) - 1);
+}
+
+static void leave(struct top *top)
+{
+	if (!top->is_screen)
+		return;
+	put(leave_text, sizeof(leave_text) - 1);
+	if (top->is_raw)
+		tcsetattr(STDIN_FILENO, TCSANOW, &top->before);
+}
+
+/* The frame cut to what the screen has. */
+static void show_screen(const struct top *top, const char *frame)
+{
+	cleanup_free char *text = NULL;
+	size_t bytes = 0;
+	FILE *to = open_memstream(&text, &bytes);
+
+	if (!to)
+		return;
+	fputs("\033[H", to);
+	for (unsigned row = 0; *frame && row < top->rows; row++) {
+		size_t length = strcspn(frame, "\n");
+
+		fprintf(to, "%s%.*s\033[K", row ? "\n" : "",
+			(int)(length < top->columns ? length : top->columns), frame);
+		frame += length + (frame[length] == '\n');
+	}
+	fputs("\033[J", to);
+	if (!fclose(to))
+		put(text, bytes);
+}
+
+static void show(const struct top *top, struct json_object *before, struct json_object *now)
+{
+	cleanup_free char *frame = NULL;
+	size_t bytes = 0;
+	FILE *to = open_memstream(&frame, &bytes);
+
+	if (!to)
+		return;
+	top_draw(to, before, now, top->columns);
+	if (fclose(to))
+		return;
+	if (top->is_screen)
+		show_screen(top, cli_plain(frame));
+	else
+		put(cli_plain(frame), bytes);
+}
+
+static void suspend(struct top *top)
+{
+	leave(top);
+	raise(SIGSTOP);
+	enter(top);
+}
+
+/* What a signal means: true if it is the end. */
+static bool heed_signals(struct top *top)
+{
+	struct signalfd_siginfo info;
+	bool is_end = false;
+
+	while (read(top->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo == SIGWINCH)
+			measure(top);
+		else if (info.ssi_signo == SIGTSTP)
+			suspend(top);
+		else
+			is_end = true;
+	}
+	return is_end;
+}
+
+static bool heed_keys(void)
+{
+	char keys[16];
+	ssize_t got = read(STDIN_FILENO, keys, sizeof(keys));
+
+	for (ssize_t i = 0; i < got; i++)
+		if (keys[i] == 'q' || keys[i] == 'Q')
+			return true;
+	return false;
+}
+
+/* Until the next look is due; true if there is to be none. What is on the screen is drawn anew when its size has
+ * changed. */
+static bool rest(struct top *top, struct json_object *before, struct json_object *now)
+{
+	uint64_t until_ns = bf_now_ns() + top->delay_us * 1000, now_ns;
+	struct pollfd fds[] = { { top->signals, POLLIN, 0 }, { top->is_raw ? STDIN_FILENO : -1, POLLIN, 0 } };
+
+	while ((now_ns = bf_now_ns()) < until_ns) {
+		if (poll(fds, 2, (int)((until_ns - now_ns) / 1000000 + 1)) <= 0)
+			continue;
+		if (fds[0].revents) {
+			if (heed_signals(top))
+				return true;
+			show(top, before, now);
+		}
+		if (fds[1].revents & (POLLHUP | POLLERR) || (fds[1].revents && heed_keys()))
+			return true;
+	}
+	return false;
+}
+
+static int watch(struct top *top, struct bf_error *err)
+{
+	struct json_object *before = NULL, *now = NULL;
+	bool is_last = false;
+	int rc = 0;
+
+	while (!is_last) {
+		json_object_put(before);
+		before = now;
+		rc = report_gather(NULL, &now, err);
+		/* One GPU that does not answer is no reason to stop watching the others. */
+		if (rc && !json_object_array_length(report_at(now, "gpus")))
+			break;
+		rc = 0;
+		show(top, before, now);
+		if (top->count && !--top->count)
+			break;
+		is_last = rest(top, before, now);
+		if (!top->is_screen && !is_last)
+			put("\n", 1);
+	}
+	json_object_put(before);
+	json_object_put(now);
+	return rc;
+}
+
+static int parse_delay(const char *text, uint64_t *us, struct bf_error *err)
+{
+	char with_unit[64];
+	size_t length = strlen(text);
+	int rc;
+
+	snprintf(with_unit, sizeof(with_unit), "%s%s", text,
+		 length && strchr("0123456789", text[length - 1]) ? "s" : "");
+	rc = bf_parse_time(with_unit, us, err);
+	if (rc)
+		return rc;
+	return *us < DELAY_LEAST_US ? bf_fail(err, ERANGE, "-d '%s': less than 0.1 seconds", text) : 0;
+}
+
+/* 0, or an exit status plus 1 so that --help can end well. */
+static int parse(int argc, char **argv, struct top *top)
+{
+	static const struct option long_options[] = { { "delay", required_argument, NULL, 'd' },
+						      { "count", required_argument, NULL, 'n' },
+						      { "help", no_argument, NULL, 'h' },
+						      { NULL, 0, NULL, 0 } };
+	struct bf_error err = { 0 };
+	int rc = 0;
+
+	opterr = 0;
+	for (int option; (option = getopt_long(argc, argv, "d:n:h", long_options, NULL)) != -1;) {
+		switch (option) {
+		case 'd':
+			rc = parse_delay(optarg, &top->delay_us, &err);
+			break;
+		case 'n':
+			rc = bf_parse_number("-n", optarg, 0, 1000000000, &top->count, &err);
+			break;
+		case 'h':
+			fputs(help_text, stdout);
+			return CLI_OK + 1;
+		default:
+			return cli_usage("top", "unknown option, or one without its value") + 1;
+		}
+		if (rc)
+			return cli_usage("top", err.text) + 1;
+	}
+	return optind == argc ? 0 : cli_usage("top", "it takes no arguments") + 1;
+}
+
+static int take_signals(void)
+{
+	static const int taken[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGWINCH, SIGTSTP };
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+		sigaddset(&set, taken[i]);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int cli_top(int argc, char **argv)
+{
+	struct top top = { .delay_us = 1000000, .is_screen = isatty(STDOUT_FILENO) };
+	struct bf_error err = { 0 };
+	int rc;
+
+	top.count = top.is_screen ? 0 : 1;
+	rc = parse(argc, argv, &top);
+	if (rc)
+		return rc - 1;
+	top.signals = take_signals();
+	if (top.signals < 0) {
+		bf_fail(&err, errno, "no descriptors: %s", strerror(errno));
+		return cli_fail(&err);
+	}
+	enter(&top);
+	rc = watch(&top, &err);
+	leave(&top);
+	close(top.signals);
+	return rc ? cli_fail(&err) : CLI_OK;
+}

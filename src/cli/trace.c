@@ -1,0 +1,193 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/own.h"
+#include "cli/cli.h"
+#include "cli/report.h"
+
+static const char help_text[] =
+	"usage: belfry trace [-o FILE] [--gpu GPU]\n"
+	"\n"
+	"Write what happened on a GPU lately, who had it and who waited, to a file that ui.perfetto.dev\n"
+	"and chrome://tracing open.\n"
+	"\n"
+	"  -o FILE        where to (belfry-trace.json); - is standard output\n"
+	"  --gpu GPU      which GPU: a number, soft or soft:N (the only one there is)\n"
+	"  --soft CONFIG  which software GPU, by name=NAME\n";
+
+struct trace {
+	const char *path;
+	struct cli_gpu which;
+};
+
+/* 0, or an exit status plus 1 so that --help can end well. */
+static int parse(int argc, char **argv, struct trace *trace)
+{
+	static const struct option long_options[] = { { "output", required_argument, NULL, 'o' },
+						      { "gpu", required_argument, NULL, 'g' },
+						      { "soft", required_argument, NULL, 's' },
+						      { "help", no_argument, NULL, 'h' },
+						      { NULL, 0, NULL, 0 } };
+	struct bf_error err = { 0 };
+	int rc = cli_gpu_default(&trace->which, &err);
+
+	opterr = 0;
+	for (int option; !rc && (option = getopt_long(argc, argv, "o:h", long_options, NULL)) != -1;)
+		switch (option) {
+		case 'o':
+			trace->path = optarg;
+			break;
+		case 'g':
+			rc = cli_gpu_parse(optarg, &trace->which, &err);
+			break;
+		case 's':
+			rc = cli_gpu_parse_soft(optarg, &trace->which, &err);
+			break;
+		case 'h':
+			fputs(help_text, stdout);
+			return CLI_OK + 1;
+		default:
+			return cli_usage("trace", "unknown option, or one without its value") + 1;
+		}
+	if (rc)
+		return cli_usage("trace", err.text) + 1;
+	if (optind != argc)
+		return cli_usage("trace", "it takes no arguments") + 1;
+	return trace->path[0] ? 0 : cli_usage("trace", "-o '': not the name of a file") + 1;
+}
+
+static bool is_meant(const struct cli_gpu *which, const struct protocol_gpu *gpu)
+{
+	char folder[sizeof(gpu->folder)];
+
+	if (!which->is_said)
+		return true;
+	if (which->is_soft != (gpu->kind == PROTOCOL_GPU_SOFT) || which->index != gpu->index)
+		return false;
+	if (!which->is_soft || !strcmp(which->soft.name, link_default.name))
+		return true;
+	return !link_folder(which->soft.name, folder, sizeof(folder), NULL) && !strcmp(folder, gpu->folder);
+}
+
+/* The one GPU of belfryd's that is meant. */
+static int choose(const struct cli_gpu *which, struct protocol_gpu *gpu, struct bf_error *err)
+{
+	struct json_object *hello, *gpus;
+	int rc = report_hello(&hello, err), found = 0;
+
+	if (rc)
+		return rc;
+	gpus = report_at(hello, "gpus");
+	for (size_t i = 0; json_object_is_type(gpus, json_type_array) && i < json_object_array_length(gpus);
+	     i++) {
+		struct protocol_gpu one = report_gpu(json_object_array_get_idx(gpus, i));
+
+		if (is_meant(which, &one)) {
+			*gpu = one;
+			found++;
+		}
+	}
+	json_object_put(hello);
+	if (!found)
+		return bf_fail(err, ENOENT, "%s: nothing to trace; run something on a vGPU first",
+			       which->is_said ? "this GPU" : "no GPU is in use");
+	if (found > 1)
+		return bf_fail(err, EINVAL, "%d GPUs are in use: say which with --gpu or --soft", found);
+	return 0;
+}
+
+static int write_all(int fd, const char *text, size_t bytes)
+{
+	while (bytes) {
+		ssize_t done = write(fd, text, bytes);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done <= 0)
+			return done ? -errno : -EIO;
+		text += done;
+		bytes -= (size_t)done;
+	}
+	return 0;
+}
+
+/* Into a file of another name, which takes this one once it is whole. */
+static int write_whole(const char *path, const char *body)
+{
+	mode_t mask = umask(0);
+	cleanup_free char *other = NULL;
+	cleanup_close int fd = -1;
+	int rc;
+
+	umask(mask);
+	if (asprintf(&other, "%s.XXXXXX", path) < 0) {
+		other = NULL;
+		return -ENOMEM;
+	}
+	fd = mkostemp(other, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	rc = write_all(fd, body, strlen(body));
+	if (!rc && (fchmod(fd, 0666 & ~mask) || close(bf_take_fd(&fd)) || rename(other, path)))
+		rc = -errno;
+	if (rc)
+		unlink(other);
+	return rc;
+}
+
+/* To a pipe or a device straight: there is nothing to rename. */
+static int write_body(const char *path, const char *body)
+{
+	struct stat st;
+
+	if (!strcmp(path, "-"))
+		return write_all(STDOUT_FILENO, body, strlen(body));
+	if (stat(path, &st) || S_ISREG(st.st_mode))
+		return write_whole(path, body);
+	cleanup_close int fd = open(path, O_WRONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : write_all(fd, body, strlen(body));
+}
+
+/* Every event has a phase; that of names is M. */
+static size_t count_events(const char *body)
+{
+	static const char mark[] = "\"ph\":";
+	size_t count = 0;
+
+	while ((body = strstr(body, mark))) {
+		body += sizeof(mark) - 1;
+		body += strspn(body, " \"");
+		count += *body != 'M';
+	}
+	return count;
+}
+
+int cli_trace(int argc, char **argv)
+{
+	struct trace trace = { .path = "belfry-trace.json" };
+	struct protocol_request request = talk_request(PROTOCOL_TRACE, NULL);
+	struct protocol_reply reply;
+	struct bf_error err = { 0 };
+	cleanup_free char *body = NULL;
+	int rc = parse(argc, argv, &trace);
+
+	if (rc)
+		return rc - 1;
+	if (choose(&trace.which, &request.gpu, &err) || talk_once(&request, &reply, &body, &err))
+		return cli_fail(&err);
+	rc = write_body(trace.path, body ? body : "{\"traceEvents\":[]}");
+	if (rc) {
+		bf_fail(&err, -rc, "%s: cannot be written: %s", trace.path, strerror(-rc));
+		return cli_fail(&err);
+	}
+	if (strcmp(trace.path, "-"))
+		printf("%s: %zu events; open it at ui.perfetto.dev\n", trace.path,
+		       body ? count_events(body) : 0);
+	return CLI_OK;
+}

@@ -1,0 +1,233 @@
+/* The GPU server: one physical GPU, its vGPUs, and the programs on them. What its files share; nobody else includes
+ * this.
+ *
+ * Threads: the main one answers requests; the turner carries out what sched decides; each vGPU with programs has a
+ * worker that serves their driver calls. gpu::lock guards everything here but what is said to be one thread's own.
+ * Slow things are not done under it: a vGPU that is in use without the lock is pinned, and not removed. */
+#ifndef BELFRY_SERVER_GPU_H
+#define BELFRY_SERVER_GPU_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "gate/gate.h"
+#include "sched/sched.h"
+#include "server/hall.h"
+#include "server/protocol.h"
+#include "warden/turns.h"
+#include "warden/warden.h"
+
+struct gpu;
+struct vgpu;
+
+/* One belfry run. */
+struct run {
+	struct vgpu *vgpu;
+	uint32_t number;
+	int sock; /* its connection, a talker's */
+	uid_t uid;
+	int32_t front_pid, program_pid;
+	char program[64];
+	struct run *next; /* vgpu::runs */
+};
+
+enum { VGPU_PIDS = 64 };
+
+/* What the operator has asked for. */
+enum vgpu_order { VGPU_FREE, VGPU_HELD, VGPU_STOPPED };
+
+struct vgpu {
+	struct gpu *gpu;
+	char name[SPEC_NAME_MAX + 1];
+	struct spec spec;
+	uid_t owner;
+	bool is_ephemeral;
+	struct warden *warden; /* from its first run on */
+	struct sched_vgpu *sched;
+	struct run *runs;
+	unsigned run_count, pins;
+	enum vgpu_order order;
+	uint64_t open_ns; /* when a hold ends by itself; 0: not */
+
+	/* The worker. */
+	pthread_t worker;
+	bool has_worker;
+	int worker_wake; /* an eventfd */
+	_Atomic bool worker_ends, worker_has_ended;
+
+	/* The turner's view: see turner.c. */
+	bool is_told_waiting, is_told_running, is_quiet;
+	bool is_stopped;   /* by sched: what it has on the GPU stands still, and cannot be done */
+	uint64_t burst_ns; /* when what runs now was passed on */
+	uint64_t usual_ns; /* how long such a burst usually takes, smoothed */
+	uint64_t probe_ns; /* when to ask next whether it is done */
+	uint64_t probes;
+	/* The meter's: see meter.c. */
+	pid_t pids[VGPU_PIDS]; /* of its processes, as far as they were met */
+	unsigned pid_count;
+	uint64_t seen_gpu_ns, seen_held_ns, residence_ns, last_end_ns;
+	uint32_t track; /* in traces: never used again */
+
+	struct vgpu *next; /* gpu::vgpus */
+};
+
+/* A connection. */
+struct talker {
+	int sock; /* -1: free */
+	struct ucred who;
+	uint64_t until_ns; /* when it is dropped if nothing came; 0: it may wait */
+	struct vgpu *vgpu; /* of a run that is to be started */
+	struct run *run;
+	bool is_ephemeral; /* that vGPU was made for the run */
+};
+
+enum {
+	GPU_TALKERS_MAX = 4096,
+	GPU_TRACE_EVENTS = 1 << 16,
+};
+
+enum trace_kind {
+	TRACE_OPEN,
+	TRACE_CLOSE,
+	TRACE_STOP,
+	TRACE_RESUME,
+	TRACE_WAIT,
+	TRACE_RUN,
+	TRACE_DONE,
+	TRACE_SLICE,
+	TRACE_SET,
+	TRACE_HERE,
+	TRACE_GONE,
+};
+struct trace_event {
+	uint64_t at_ns, value;
+	uint32_t track;
+	enum trace_kind kind;
+};
+struct trace_name {
+	uint32_t track;
+	char name[SPEC_NAME_MAX + 1];
+};
+struct trace {
+	struct trace_event *events;
+	uint64_t count; /* ever */
+	struct trace_name *names;
+	size_t name_count, name_room;
+};
+
+struct gpu {
+	struct protocol_gpu which;
+	struct settings settings;
+	struct device *device;
+	struct gate *gate;
+	struct turns *turns; /* NULL: the device does not tell */
+	struct sched *sched;
+	pthread_mutex_t lock;
+	pthread_cond_t unpinned;
+	struct vgpu *vgpus;
+	unsigned vgpu_count, run_count;
+	uint32_t next_run, next_track;
+	uint64_t started_ns;
+	uint64_t past_gpu_ns; /* used by vGPUs that are gone */
+	uint64_t meter_ns;    /* when the meter last looked */
+	uint64_t turns_ns;    /* when it last read whose turns it was */
+	bool meter_was_busy, meter_had_many, meter_has_records;
+	unsigned strange_turns; /* since then, of nobody we know */
+	struct trace trace;
+	char time_source[128];
+
+	pthread_t turner;
+	bool has_turner;
+	int turner_wake; /* an eventfd: the gate's poller and the main thread write to it */
+	_Atomic bool is_ending;
+	const char *why; /* it ends; NULL: it was told to */
+
+	/* The main thread's own. */
+	int hall, listen_fd, signal_fd, timer_fd;
+	char socket[108];
+	struct talker *talkers; /* GPU_TALKERS_MAX */
+	struct pollfd *polls;
+	bool hall_is_gone;
+};
+
+static inline void gpu_lock(struct gpu *gpu)
+{
+	pthread_mutex_lock(&gpu->lock);
+}
+
+static inline void gpu_unlock(struct gpu *gpu)
+{
+	pthread_mutex_unlock(&gpu->lock);
+}
+
+/* gpu_hall.c: belfryd */
+void gpu_hall_hear(struct gpu *gpu);
+void gpu_hall_tell_vgpu(struct gpu *gpu, const struct vgpu *vgpu);
+void gpu_hall_tell_gone(struct gpu *gpu, const char *name);
+void gpu_hall_tell_refused(struct gpu *gpu, const char *name, const char *why);
+void gpu_hall_tell_use(struct gpu *gpu);
+void gpu_hall_tell_all(struct gpu *gpu); /* READY, and every vGPU */
+void gpu_hall_tell_failed(int hall, const char *why);
+int gpu_hall_listen(struct gpu *gpu, struct bf_error *err);
+void gpu_hall_accept(struct gpu *gpu);
+
+/* gpu_vgpus.c: called with the lock held, and return with it */
+struct vgpu *vgpu_find(const struct gpu *gpu, const char *name);
+struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *spec, uid_t owner,
+			 bool is_ephemeral, struct bf_error *err);
+int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct bf_error *err);
+/* Ends its runs. May let go of the lock for a while; nobody finds the vGPU any more meanwhile. */
+void vgpu_remove(struct vgpu *vgpu, const char *why);
+bool vgpu_may_use(const struct vgpu *vgpu, uid_t uid);
+bool vgpu_may_change(const struct vgpu *vgpu, uid_t uid);
+void vgpu_pin(struct vgpu *vgpu);
+void vgpu_unpin(struct vgpu *vgpu);
+int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct bf_error *err);
+/* Holds that end by themselves. */
+void vgpus_end_holds(struct gpu *gpu, uint64_t now_ns);
+uint64_t gpu_reserved_bytes(const struct gpu *gpu, const struct vgpu *but);
+
+/* gpu_runs.c */
+int run_start(struct talker *talker, const struct protocol_started *started, int listener,
+	      struct bf_error *err);
+/* Its connection is closed, or is to be, with a word to the client. */
+void run_end(struct run *run, const char *why);
+void vgpu_end_worker(struct vgpu *vgpu); /* without the lock */
+void vgpus_reap_workers(struct gpu *gpu);
+
+/* gpu_requests.c */
+void talker_work(struct gpu *gpu, struct talker *talker);
+void talker_request(struct gpu *gpu, struct talker *talker, const struct protocol_request *request);
+struct talker *talker_add(struct gpu *gpu, int sock, const struct ucred *who);
+void talker_drop(struct gpu *gpu, struct talker *talker);
+
+/* gpu_turner.c */
+int turner_start(struct gpu *gpu, struct bf_error *err);
+void turner_end(struct gpu *gpu);
+void turner_wake(struct gpu *gpu); /* from any thread */
+/* A program has come or the last one has gone, or somebody outside holds it. With the lock. */
+void turner_note(struct vgpu *vgpu);
+
+/* gpu_meter.c: with the lock; lets go of it for the asking */
+void meter_look(struct gpu *gpu, uint64_t now_ns);
+uint64_t meter_next_ns(const struct gpu *gpu);
+/* Whose turns it has been, up to now. */
+void meter_read_turns(struct gpu *gpu);
+
+/* gpu_report.c, gpu_explain.c, gpu_trace.c: text to be freed; NULL: out of memory. With the lock. */
+char *gpu_report(struct gpu *gpu, const char *name, size_t *bytes);
+char *gpu_explain(struct vgpu *vgpu, size_t *bytes);
+char *gpu_trace_text(struct gpu *gpu, size_t *bytes);
+void gpu_trace(struct vgpu *vgpu, enum trace_kind kind, uint64_t at_ns, uint64_t value);
+int trace_open(struct trace *trace);
+void trace_close(struct trace *trace);
+void trace_name(struct vgpu *vgpu);
+
+struct sched_options gpu_sched_options(const struct gpu *gpu);
+struct sched_share gpu_sched_share(const struct spec *spec);
+
+#endif

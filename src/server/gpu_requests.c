@@ -1,0 +1,266 @@
+/* Connections that were handed to us, and what is asked on them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/own.h"
+#include "server/gpu.h"
+#include "server/reply.h"
+
+enum { NEXT_REQUEST_S = 10, START_LIMIT_S = 30 };
+
+struct talker *talker_add(struct gpu *gpu, int sock, const struct ucred *who)
+{
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
+		if (gpu->talkers[i].sock < 0) {
+			gpu->talkers[i] = (struct talker){ .sock = sock, .who = *who };
+			return &gpu->talkers[i];
+		}
+	close(sock);
+	return NULL;
+}
+
+void talker_drop(struct gpu *gpu, struct talker *talker)
+{
+	struct vgpu *vgpu = talker->vgpu;
+
+	gpu_lock(gpu);
+	if (talker->run)
+		run_end(talker->run, NULL);
+	else if (vgpu && talker->is_ephemeral && !vgpu->runs)
+		vgpu_remove(vgpu, "its run did not start");
+	gpu_unlock(gpu);
+	close(talker->sock);
+	*talker = (struct talker){ .sock = -1 };
+}
+
+static void answer(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
+		   const struct bf_error *err, const char *body, size_t bytes, uint64_t start_ns)
+{
+	struct protocol_reply reply = reply_of(err->code ? err : NULL);
+
+	/* belfryd keeps a name for whoever asked for it. */
+	if (err->code && (talker->sock < 0 || request->op == PROTOCOL_CREATE || request->op == PROTOCOL_RUN))
+		gpu_hall_tell_refused(gpu, request->name, err->text);
+	if (talker->sock < 0)
+		return;
+	reply.took_ns = bf_now_ns() - start_ns;
+	reply.gpu = gpu->which;
+	memcpy(reply.name, request->name, sizeof(reply.name));
+	if (!reply_send(talker->sock, &reply, body, bytes))
+		talker_drop(gpu, talker); /* one who does not read his answers is not waited for */
+	else if (!talker->vgpu)
+		talker->until_ns = bf_now_ns() + NEXT_REQUEST_S * 1000000000ull;
+}
+
+static struct vgpu *find(struct gpu *gpu, const struct protocol_request *request, struct bf_error *err)
+{
+	struct vgpu *vgpu = vgpu_find(gpu, request->name);
+
+	if (!vgpu)
+		bf_fail(err, ENOENT, "%s: no vGPU of this name; belfry ls lists those that are",
+			request->name);
+	return vgpu;
+}
+
+/* One whose vGPU it is, or root. */
+static struct vgpu *find_own(struct gpu *gpu, const struct talker *talker,
+			     const struct protocol_request *request, struct bf_error *err)
+{
+	struct vgpu *vgpu = find(gpu, request, err);
+
+	if (!vgpu || vgpu_may_change(vgpu, talker->who.uid))
+		return vgpu;
+	bf_fail(err, EPERM, "%s: belongs to user %u; only he and root may do that", request->name,
+		vgpu->owner);
+	return NULL;
+}
+
+static struct vgpu *create(struct gpu *gpu, const struct talker *talker,
+			   const struct protocol_request *request, struct bf_error *err)
+{
+	struct spec spec = spec_default;
+
+	spec_merge(&spec, &request->spec, request->parts);
+	return vgpu_create(gpu, request->name, &spec, talker->who.uid, request->flags & PROTOCOL_EPHEMERAL,
+			   err);
+}
+
+/* The vGPU that a run is to be on. The run itself begins with the next message. */
+static void run(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
+		struct bf_error *err)
+{
+	struct vgpu *vgpu;
+
+	if (talker->sock < 0 || talker->vgpu) {
+		bf_fail(err, EINVAL, "a connection is for one run");
+		return;
+	}
+	talker->is_ephemeral = request->flags & PROTOCOL_EPHEMERAL;
+	vgpu = talker->is_ephemeral ? create(gpu, talker, request, err) : find(gpu, request, err);
+	if (vgpu && !vgpu_may_use(vgpu, talker->who.uid)) {
+		bf_fail(err, EPERM, "%s: belongs to user %u, and is not public", request->name, vgpu->owner);
+		return;
+	}
+	talker->vgpu = vgpu;
+	talker->until_ns = bf_now_ns() + START_LIMIT_S * 1000000000ull;
+}
+
+static void remove_vgpu(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
+			struct bf_error *err)
+{
+	struct vgpu *vgpu = find_own(gpu, talker, request, err);
+
+	if (!vgpu)
+		return;
+	if (vgpu->run_count && !(request->flags & PROTOCOL_FORCE)) {
+		bf_fail(err, EBUSY, "%s: %u program%s on it; --force ends %s", request->name, vgpu->run_count,
+			vgpu->run_count == 1 ? " runs" : "s run", vgpu->run_count == 1 ? "it" : "them");
+		return;
+	}
+	vgpu_remove(vgpu, "the vGPU was removed");
+}
+
+/* True: `body` is the answer's. */
+static void perform(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
+		    char **body, size_t *bytes, struct bf_error *err)
+{
+	struct vgpu *vgpu;
+
+	switch (request->op) {
+	case PROTOCOL_CREATE:
+		create(gpu, talker, request, err);
+		return;
+	case PROTOCOL_RUN:
+		run(gpu, talker, request, err);
+		return;
+	case PROTOCOL_REMOVE:
+		remove_vgpu(gpu, talker, request, err);
+		return;
+	case PROTOCOL_SET:
+		vgpu = find_own(gpu, talker, request, err);
+		if (vgpu)
+			vgpu_set(vgpu, &request->spec, request->parts, err);
+		return;
+	case PROTOCOL_HOLD:
+	case PROTOCOL_OPEN:
+	case PROTOCOL_STOP:
+	case PROTOCOL_RESUME:
+		vgpu = find_own(gpu, talker, request, err);
+		if (vgpu)
+			vgpu_order(vgpu, request->op, request->for_us, err);
+		return;
+	case PROTOCOL_REPORT:
+		if (!request->name[0] || find(gpu, request, err))
+			*body = gpu_report(gpu, request->name, bytes);
+		break;
+	case PROTOCOL_EXPLAIN:
+		vgpu = find_own(gpu, talker, request, err);
+		if (vgpu)
+			*body = gpu_explain(vgpu, bytes);
+		break;
+	case PROTOCOL_TRACE:
+		*body = gpu_trace_text(gpu, bytes);
+		break;
+	default:
+		bf_fail(err, EPROTO, "request %u is not one for a GPU server", request->op);
+		return;
+	}
+	if (!*body && !err->code)
+		bf_fail(err, ENOMEM, "out of memory");
+}
+
+void talker_request(struct gpu *gpu, struct talker *talker, const struct protocol_request *asked)
+{
+	struct protocol_request request = *asked;
+	struct bf_error err = { 0 };
+	cleanup_free char *body = NULL;
+	uint64_t start_ns = bf_now_ns();
+	size_t bytes = 0;
+
+	request.name[sizeof(request.name) - 1] = 0;
+	request.spec.domain[sizeof(request.spec.domain) - 1] = 0;
+	talker->until_ns = 0;
+	if (request.magic != PROTOCOL_MAGIC || request.version != PROTOCOL_VERSION) {
+		bf_fail(&err, EPROTO, "not a request of version %u", PROTOCOL_VERSION);
+	} else {
+		gpu_lock(gpu);
+		perform(gpu, talker, &request, &body, &bytes, &err);
+		gpu_unlock(gpu);
+	}
+	answer(gpu, talker, &request, &err, body, bytes, start_ns);
+}
+
+/* A message and a descriptor that came with it, or -1. */
+static ssize_t receive(int sock, void *to, size_t room, int *fd)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct iovec data = { to, room };
+	struct msghdr message = { .msg_iov = &data,
+				  .msg_iovlen = 1,
+				  .msg_control = control.room,
+				  .msg_controllen = sizeof(control.room) };
+	struct cmsghdr *head;
+	ssize_t got = recvmsg(sock, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+
+	*fd = -1;
+	head = CMSG_FIRSTHDR(&message);
+	if (got > 0 && head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
+		memcpy(fd, CMSG_DATA(head), sizeof(int));
+	return message.msg_flags & MSG_TRUNC ? -EMSGSIZE : got;
+}
+
+/* The program's process is there, with its filter on. */
+static void started(struct gpu *gpu, struct talker *talker, const struct protocol_started *message,
+		    int listener)
+{
+	struct protocol_request request = { .op = PROTOCOL_RUN };
+	struct bf_error err = { 0 };
+	uint64_t start_ns = bf_now_ns();
+
+	memcpy(request.name, talker->vgpu->name, sizeof(request.name));
+	if (listener < 0 || message->magic != PROTOCOL_MAGIC || message->version != PROTOCOL_VERSION)
+		bf_fail(&err, EPROTO, "a run must begin with its filter's listener");
+	else
+		run_start(talker, message, listener, &err);
+	talker->until_ns = 0;
+	answer(gpu, talker, &request, &err, NULL, 0, start_ns);
+	if (err.code && talker->sock >= 0)
+		talker_drop(gpu, talker);
+}
+
+void talker_work(struct gpu *gpu, struct talker *talker)
+{
+	union {
+		struct protocol_request request;
+		struct protocol_started started;
+	} message;
+	ssize_t got;
+	int fd;
+
+	memset(&message, 0, sizeof(message));
+	if (talker->run) { /* it says nothing: this is its end */
+		talker_drop(gpu, talker);
+		return;
+	}
+	got = receive(talker->sock, &message, sizeof(message), &fd);
+	if (talker->vgpu && got == (ssize_t)sizeof(message.started)) {
+		started(gpu, talker, &message.started, fd);
+		return;
+	}
+	if (fd >= 0)
+		close(fd);
+	if (got <= 0 || talker->vgpu)
+		talker_drop(gpu, talker);
+	else if (got != (ssize_t)sizeof(message.request))
+		talker_request(gpu, talker, &(struct protocol_request){ 0 });
+	else
+		talker_request(gpu, talker, &message.request);
+}

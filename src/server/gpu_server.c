@@ -1,0 +1,298 @@
+/* The GPU server's life: it is told which GPU, takes it, and serves until it is told to end, or belfryd has died and
+ * there is no reason to stay. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <malloc.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/own.h"
+#include "server/gpu.h"
+
+enum { TICK_MS = 20, START_LIMIT_S = 10, OWN_POLLS = 5 };
+
+/* The software GPU computes on the processors that the poller would spin on. */
+static const struct gate_rest rest_beside_soft = { .spin_us = 20,
+						   .doze_us = 50,
+						   .awake_us = 200000,
+						   .sleep_us = 1000,
+						   .tired_us = 2000000,
+						   .deep_us = 2500 };
+
+struct sched_options gpu_sched_options(const struct gpu *gpu)
+{
+	const struct settings *s = &gpu->settings;
+
+	return (struct sched_options){ .window_ns = s->window_us * 1000,
+				       .round_ns = s->round_us * 1000,
+				       .slice_min_ns = s->slice_min_us * 1000,
+				       .grace_ns = s->grace_us * 1000,
+				       .idle_ns = s->idle_us * 1000,
+				       .how = s->how == SETTINGS_TOKENS	 ? SCHED_TOKENS
+					      : s->how == SETTINGS_TURNS ? SCHED_TURNS
+									 : SCHED_AUTO,
+				       .is_measured = gpu->turns || gpu->which.kind == PROTOCOL_GPU_SOFT };
+}
+
+static void raise_limits(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files))
+		return;
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/* To the NVIDIA driver CAP_SYS_ADMIN is an administrator, whom it lets do what programs must not; and what we perform is
+ * done with our rights. It is needed only to be told of other users' context switches, and that is asked once. */
+static void drop_admin(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = { { 0 } };
+	uint32_t admin = 1u << CAP_SYS_ADMIN;
+
+	if (syscall(SYS_capget, &head, data) || !(data[0].permitted & admin))
+		return;
+	data[0].effective &= ~admin;
+	data[0].permitted &= ~admin;
+	data[0].inheritable &= ~admin;
+	if (syscall(SYS_capset, &head, data))
+		bf_log(BF_LOG_WARN, "CAP_SYS_ADMIN cannot be given up: %s", strerror(errno));
+}
+
+/* Written by the gate's poller: it must not wait, and a full counter has already woken us. */
+static void called_by_gate(void *context)
+{
+	turner_wake(context);
+}
+
+static int open_gpu(struct gpu *gpu, bool any_driver, struct bf_error *err)
+{
+	struct device_options options = { .index = gpu->which.index, .any_driver = any_driver };
+	bool is_soft = gpu->which.kind == PROTOCOL_GPU_SOFT;
+	struct sched_options sched;
+	struct bf_error why = { 0 };
+
+	gpu->device = is_soft ? device_soft_open(gpu->which.folder, &options, err)
+			      : device_nv_open(&options, err);
+	if (!gpu->device)
+		return -err->code;
+	gpu->turns = is_soft ? NULL : turns_open(gpu->device, &why);
+	drop_admin();
+	if (!is_soft && !gpu->turns)
+		bf_log(BF_LOG_WARN, "GPU time goes by the clock: %s", why.text);
+	snprintf(gpu->time_source, sizeof(gpu->time_source), "%s",
+		 is_soft      ? "the software GPU's own count"
+		 : gpu->turns ? "the driver's context switch records"
+			      : "the clock, while its gate is open and it has work");
+	gpu->gate = gate_new(gpu->device->bell, is_soft ? &rest_beside_soft : NULL, err);
+	if (!gpu->gate)
+		return -err->code;
+	gate_set_rang(gpu->gate, gpu->device->rang);
+	gate_set_call(gpu->gate, called_by_gate, gpu);
+	sched = gpu_sched_options(gpu);
+	gpu->sched = sched_new(&sched, bf_now_ns());
+	return gpu->sched ? 0 : bf_fail(err, ENOMEM, "out of memory");
+}
+
+static int make_files(struct gpu *gpu, struct bf_error *err)
+{
+	struct itimerspec tick = { .it_interval = { 0, TICK_MS * 1000000 },
+				   .it_value = { 0, TICK_MS * 1000000 } };
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	gpu->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	gpu->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	gpu->turner_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	gpu->talkers = calloc(GPU_TALKERS_MAX, sizeof(*gpu->talkers));
+	gpu->polls = calloc(GPU_TALKERS_MAX + OWN_POLLS, sizeof(*gpu->polls));
+	if (gpu->signal_fd < 0 || gpu->timer_fd < 0 || gpu->turner_wake < 0 || !gpu->talkers || !gpu->polls ||
+	    trace_open(&gpu->trace) || timerfd_settime(gpu->timer_fd, 0, &tick, NULL))
+		return bf_fail(err, errno ? errno : ENOMEM, "no descriptors or memory: %s", strerror(errno));
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
+		gpu->talkers[i].sock = -1;
+	return 0;
+}
+
+static int start(struct gpu *gpu, bool any_driver, struct bf_error *err)
+{
+	int rc = make_files(gpu, err);
+
+	if (!rc)
+		rc = open_gpu(gpu, any_driver, err);
+	if (!rc)
+		rc = gpu_hall_listen(gpu, err);
+	return rc ? rc : turner_start(gpu, err);
+}
+
+static void finish(struct gpu *gpu)
+{
+	/* Runs are told why before their connections close. */
+	gpu_lock(gpu);
+	while (gpu->vgpus)
+		vgpu_remove(gpu->vgpus,
+			    gpu->why ? gpu->why
+				     : "the GPU server was told to end; what ran on the vGPU was ended");
+	gpu_unlock(gpu);
+	for (unsigned i = 0; gpu->talkers && i < GPU_TALKERS_MAX; i++)
+		if (gpu->talkers[i].sock >= 0)
+			talker_drop(gpu, &gpu->talkers[i]);
+	turner_end(gpu);
+	sched_free(gpu->sched);
+	gate_free(gpu->gate);
+	if (gpu->turns)
+		turns_close(gpu->turns);
+	if (gpu->device)
+		gpu->device->ops->close(gpu->device);
+	if (gpu->socket[0])
+		unlink(gpu->socket);
+	trace_close(&gpu->trace);
+	free(gpu->talkers);
+	free(gpu->polls);
+}
+
+/* What to wait for. A run's connection has nothing to say to us but its end. */
+static nfds_t list_polls(struct gpu *gpu)
+{
+	nfds_t count = 0;
+
+	gpu->polls[count++] = (struct pollfd){ gpu->hall, POLLIN, 0 };
+	gpu->polls[count++] = (struct pollfd){ gpu->listen_fd, POLLIN, 0 };
+	gpu->polls[count++] = (struct pollfd){ gpu->signal_fd, POLLIN, 0 };
+	gpu->polls[count++] = (struct pollfd){ gpu->timer_fd, POLLIN, 0 };
+	gpu->polls[count++] = (struct pollfd){ gpu->device->end_fd, POLLRDHUP, 0 };
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
+		if (gpu->talkers[i].sock >= 0)
+			gpu->polls[count++] =
+				(struct pollfd){ gpu->talkers[i].sock,
+						 gpu->talkers[i].run ? POLLRDHUP : POLLIN | POLLRDHUP, 0 };
+	return count;
+}
+
+static void work_talkers(struct gpu *gpu, nfds_t count)
+{
+	for (nfds_t n = OWN_POLLS; n < count; n++) {
+		if (!gpu->polls[n].revents)
+			continue;
+		for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
+			if (gpu->talkers[i].sock == gpu->polls[n].fd) {
+				talker_work(gpu, &gpu->talkers[i]);
+				break;
+			}
+	}
+}
+
+static void tick(struct gpu *gpu)
+{
+	uint64_t now = bf_now_ns(), count;
+
+	if (read(gpu->timer_fd, &count, sizeof(count)) < 0)
+		return;
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
+		if (gpu->talkers[i].sock >= 0 && gpu->talkers[i].until_ns && gpu->talkers[i].until_ns < now)
+			talker_drop(gpu, &gpu->talkers[i]);
+	vgpus_end_holds(gpu, now);
+	vgpus_reap_workers(gpu);
+}
+
+/* belfryd has died. Programs go on where that was asked for, until the next one comes. */
+static bool must_end(struct gpu *gpu)
+{
+	if (!gpu->hall_is_gone)
+		return false;
+	gpu->why = "belfryd has died; what ran on the vGPU was ended";
+	return gpu->settings.on_daemon_death == SETTINGS_END || !gpu->run_count;
+}
+
+static void serve(struct gpu *gpu)
+{
+	while (!gpu->is_ending && !must_end(gpu)) {
+		nfds_t count = list_polls(gpu);
+
+		if (poll(gpu->polls, count, -1) < 0)
+			continue;
+		if (gpu->polls[2].revents)
+			gpu->is_ending = true;
+		if (gpu->polls[4].revents) {
+			gpu->why = "the software GPU has ended, and with it what ran on it";
+			gpu->is_ending = true;
+		}
+		if (gpu->polls[1].revents)
+			gpu_hall_accept(gpu);
+		else if (gpu->polls[0].revents)
+			gpu_hall_hear(gpu);
+		if (gpu->polls[3].revents)
+			tick(gpu);
+		work_talkers(gpu, count);
+	}
+}
+
+static int receive_start(int hall, struct hall_message *message)
+{
+	struct timeval limit = { .tv_sec = START_LIMIT_S };
+
+	setsockopt(hall, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	if (recv(hall, message, sizeof(*message), 0) != (ssize_t)sizeof(*message) ||
+	    message->magic != HALL_MAGIC || message->version != PROTOCOL_VERSION ||
+	    message->kind != HALL_START)
+		return -EPROTO;
+	message->socket[sizeof(message->socket) - 1] = 0;
+	message->gpu.gpu.folder[sizeof(message->gpu.gpu.folder) - 1] = 0;
+	return 0;
+}
+
+int gpu_server_main(int hall)
+{
+	struct gpu gpu = {
+		.hall = hall, .listen_fd = -1, .signal_fd = -1, .timer_fd = -1, .turner_wake = -1
+	};
+	struct hall_message message;
+	struct bf_error err = { 0 };
+	int status = 0;
+
+	fcntl(hall, F_SETFD, FD_CLOEXEC);
+	prctl(PR_SET_NAME, "belfryd-gpu");
+	prctl(PR_SET_DUMPABLE, 0); /* programs of the same user are not to trace us */
+	setsid();		   /* what is typed at belfryd's terminal is not for us: belfryd tells us */
+	raise_limits();
+	mallopt(M_ARENA_MAX, 2); /* threads come and go; their heaps would stay */
+	if (receive_start(hall, &message))
+		return 2;
+	bf_log_setup("belfryd", (enum bf_log_level)(message.flags >> 8 & 3));
+	gpu.which = message.gpu.gpu;
+	gpu.settings = message.settings;
+	gpu.started_ns = bf_now_ns();
+	snprintf(gpu.socket, sizeof(gpu.socket), "%s", message.socket);
+	pthread_mutex_init(&gpu.lock, NULL);
+	pthread_cond_init(&gpu.unpinned, NULL);
+	if (start(&gpu, message.flags & PROTOCOL_ANY_DRIVER, &err)) {
+		gpu_hall_tell_failed(hall, err.text);
+		gpu.socket[0] = 0;
+		status = 1;
+	} else {
+		gpu_hall_tell_all(&gpu);
+		serve(&gpu);
+	}
+	finish(&gpu);
+	return status;
+}

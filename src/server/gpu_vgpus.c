@@ -1,0 +1,265 @@
+/* vGPUs: made, changed and ended. The main thread alone does this; the turner may be at work on one meanwhile. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "server/gpu.h"
+
+/* Those of one domain share a number; 0: alone. */
+static uint32_t domain_number(const struct spec *spec)
+{
+	uint32_t number = 2166136261u; /* FNV-1a */
+
+	if (!spec->domain[0])
+		return 0;
+	for (const char *c = spec->domain; *c; c++)
+		number = (number ^ (unsigned char)*c) * 16777619u;
+	return number ? number : 1;
+}
+
+struct sched_share gpu_sched_share(const struct spec *spec)
+{
+	return (struct sched_share){ .request_ppm = spec->request_ppm,
+				     .limit_ppm = spec->limit_ppm,
+				     .class = spec->class == SPEC_LATENCY ? SCHED_LATENCY : SCHED_THROUGHPUT,
+				     .objective_ns = spec->percentile_ppm ? spec->objective_us * 1000 : 0,
+				     .percentile_ppm = spec->percentile_ppm,
+				     .domain = domain_number(spec),
+				     .timeslice_us = spec->timeslice_us,
+				     .interleave = spec->interleave };
+}
+
+struct vgpu *vgpu_find(const struct gpu *gpu, const char *name)
+{
+	for (struct vgpu *v = gpu->vgpus; v; v = v->next)
+		if (!strcmp(v->name, name))
+			return v;
+	return NULL;
+}
+
+bool vgpu_may_change(const struct vgpu *vgpu, uid_t uid)
+{
+	return uid == 0 || uid == vgpu->owner;
+}
+
+bool vgpu_may_use(const struct vgpu *vgpu, uid_t uid)
+{
+	return vgpu->spec.is_public || vgpu_may_change(vgpu, uid);
+}
+
+uint64_t gpu_reserved_bytes(const struct gpu *gpu, const struct vgpu *but)
+{
+	uint64_t sum = 0;
+
+	for (const struct vgpu *v = gpu->vgpus; v; v = v->next)
+		sum += v == but ? 0 : v->spec.mem_bytes;
+	return sum;
+}
+
+static int check_mem(const struct gpu *gpu, const struct vgpu *instead_of, uint64_t bytes,
+		     struct bf_error *err)
+{
+	uint64_t total = gpu->device->mem_bytes, others = gpu_reserved_bytes(gpu, instead_of);
+	char want[24], taken[24], left[24], all[24];
+
+	if (bytes > total)
+		return bf_fail(err, ERANGE, "memory %s: larger than the card, which has %s",
+			       bf_format_size(bytes, want, sizeof(want)),
+			       bf_format_size(total, all, sizeof(all)));
+	if (bytes > total - (others < total ? others : total))
+		return bf_fail(
+			err, ENOSPC,
+			"memory %s cannot be set aside: of the card's %s, %s are set aside for others, %s are left",
+			bf_format_size(bytes, want, sizeof(want)), bf_format_size(total, all, sizeof(all)),
+			bf_format_size(others, taken, sizeof(taken)),
+			bf_format_size(total - others, left, sizeof(left)));
+	return 0;
+}
+
+struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *spec, uid_t owner,
+			 bool is_ephemeral, struct bf_error *err)
+{
+	struct sched_share share = gpu_sched_share(spec);
+	struct vgpu *vgpu;
+
+	if (spec_check_name(name, err) || spec_check(spec, err))
+		return NULL;
+	if (vgpu_find(gpu, name)) {
+		bf_fail(err, EEXIST, "name '%s': a vGPU of this name is there already; choose another", name);
+		return NULL;
+	}
+	if (check_mem(gpu, NULL, spec->mem_bytes, err) || sched_check(gpu->sched, &share, NULL, err))
+		return NULL;
+	vgpu = calloc(1, sizeof(*vgpu));
+	if (!vgpu) {
+		bf_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	*vgpu = (struct vgpu){ .gpu = gpu,
+			       .spec = *spec,
+			       .owner = owner,
+			       .is_ephemeral = is_ephemeral,
+			       .worker_wake = -1,
+			       .is_quiet = true,
+			       .track = ++gpu->next_track };
+	snprintf(vgpu->name, sizeof(vgpu->name), "%s", name);
+	vgpu->sched = sched_add(gpu->sched, &share, vgpu, bf_now_ns());
+	if (!vgpu->sched) {
+		free(vgpu);
+		bf_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	vgpu->next = gpu->vgpus;
+	gpu->vgpus = vgpu;
+	gpu->vgpu_count++;
+	trace_name(vgpu);
+	gpu_trace(vgpu, TRACE_HERE, bf_now_ns(), 0);
+	gpu_hall_tell_vgpu(gpu, vgpu);
+	return vgpu;
+}
+
+void vgpu_pin(struct vgpu *vgpu)
+{
+	vgpu->pins++;
+}
+
+void vgpu_unpin(struct vgpu *vgpu)
+{
+	if (!--vgpu->pins)
+		pthread_cond_broadcast(&vgpu->gpu->unpinned);
+}
+
+static void wait_unpinned(struct vgpu *vgpu)
+{
+	while (vgpu->pins)
+		pthread_cond_wait(&vgpu->gpu->unpinned, &vgpu->gpu->lock);
+}
+
+/* The warden's part is done without the lock: a driver call may be in its way. */
+static int set_mem(struct vgpu *vgpu, uint64_t bytes, struct bf_error *err)
+{
+	int rc = check_mem(vgpu->gpu, vgpu, bytes, err);
+
+	if (rc || !vgpu->warden)
+		return rc;
+	gpu_unlock(vgpu->gpu);
+	rc = warden_set_mem(vgpu->warden, bytes, err);
+	gpu_lock(vgpu->gpu);
+	return rc;
+}
+
+int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct bf_error *err)
+{
+	struct gpu *gpu = vgpu->gpu;
+	struct spec next = vgpu->spec;
+	struct sched_share share;
+	int rc;
+
+	spec_merge(&next, spec, parts);
+	share = gpu_sched_share(&next);
+	rc = spec_check(&next, err);
+	if (!rc)
+		rc = sched_check(gpu->sched, &share, vgpu->sched, err);
+	if (!rc && parts & SPEC_MEM)
+		rc = set_mem(vgpu, next.mem_bytes, err);
+	if (rc)
+		return rc;
+	vgpu->spec = next;
+	sched_set(gpu->sched, vgpu->sched, &share, bf_now_ns());
+	gpu_trace(vgpu, TRACE_SET, bf_now_ns(), next.request_ppm);
+	gpu_hall_tell_vgpu(gpu, vgpu);
+	turner_wake(gpu);
+	return 0;
+}
+
+void vgpu_remove(struct vgpu *vgpu, const char *why)
+{
+	struct gpu *gpu = vgpu->gpu;
+	struct sched_report report;
+	struct vgpu **at;
+
+	vgpu->is_ephemeral = false; /* it is being removed already */
+	while (vgpu->runs)
+		run_end(vgpu->runs, why);
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++) /* who was about to run on it finds out */
+		if (gpu->talkers[i].vgpu == vgpu)
+			gpu->talkers[i].vgpu = NULL;
+	wait_unpinned(vgpu);
+	sched_report(gpu->sched, vgpu->sched, &report);
+	gpu->past_gpu_ns += report.gpu_ns;
+	sched_remove(gpu->sched, vgpu->sched, bf_now_ns());
+	for (at = &gpu->vgpus; *at != vgpu; at = &(*at)->next)
+		;
+	*at = vgpu->next;
+	gpu->vgpu_count--;
+	gpu_trace(vgpu, TRACE_GONE, bf_now_ns(), 0);
+	gpu_hall_tell_gone(gpu, vgpu->name);
+	gpu_unlock(gpu);
+	vgpu_end_worker(vgpu);
+	warden_free(vgpu->warden);
+	free(vgpu);
+	gpu_lock(gpu);
+}
+
+/* What the operator asks for comes before what sched decides: it is benched meanwhile. */
+int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct bf_error *err)
+{
+	struct gpu *gpu = vgpu->gpu;
+	bool is_free = op == PROTOCOL_OPEN || op == PROTOCOL_RESUME;
+	int rc = 0;
+
+	wait_unpinned(vgpu);
+	if (is_free && vgpu->order == VGPU_FREE)
+		return 0;
+	/* Resume lets go what was stopped and leaves a hold; open ends both. */
+	if (op == PROTOCOL_RESUME && vgpu->order == VGPU_HELD)
+		return 0;
+	if (!is_free)
+		sched_bench(gpu->sched, vgpu->sched, true, bf_now_ns());
+	vgpu->open_ns = op == PROTOCOL_HOLD && for_us ? bf_now_ns() + for_us * 1000 : 0;
+	if (vgpu->warden) {
+		vgpu_pin(vgpu);
+		gpu_unlock(gpu);
+		if (!is_free)
+			warden_hold(vgpu->warden);
+		if (op == PROTOCOL_STOP)
+			rc = warden_stop(vgpu->warden, err);
+		else if (is_free)
+			rc = warden_resume(vgpu->warden, err);
+		gpu_lock(gpu);
+		vgpu_unpin(vgpu);
+	}
+	if (rc)
+		return rc;
+	gpu_trace(vgpu,
+		  op == PROTOCOL_STOP ? TRACE_STOP
+		  : is_free	      ? TRACE_RESUME
+				      : TRACE_CLOSE,
+		  bf_now_ns(), 0);
+	if (op == PROTOCOL_STOP)
+		sched_stopped(gpu->sched, vgpu->sched, bf_now_ns());
+	vgpu->order = op == PROTOCOL_STOP ? VGPU_STOPPED : op == PROTOCOL_HOLD ? VGPU_HELD : VGPU_FREE;
+	vgpu->is_stopped = op == PROTOCOL_STOP;
+	if (is_free) {
+		sched_resumed(gpu->sched, vgpu->sched, bf_now_ns());
+		sched_bench(gpu->sched, vgpu->sched, false, bf_now_ns());
+	}
+	turner_note(vgpu);
+	turner_wake(gpu);
+	return 0;
+}
+
+void vgpus_end_holds(struct gpu *gpu, uint64_t now_ns)
+{
+	struct bf_error err;
+
+	gpu_lock(gpu);
+	for (struct vgpu *v = gpu->vgpus; v; v = v->next)
+		if (v->open_ns && v->open_ns <= now_ns && v->order == VGPU_HELD &&
+		    vgpu_order(v, PROTOCOL_OPEN, 0, &err))
+			bf_log(BF_LOG_WARN, "%s: %s", v->name, err.text);
+	gpu_unlock(gpu);
+}

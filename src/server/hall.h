@@ -1,0 +1,54 @@
+/* What belfryd and its GPU servers say to each other: whole messages over SOCK_SEQPACKET. belfryd answers clients at its
+ * socket, knows which vGPU is on which GPU, and hands each connection to the GPU server it is about; GPU servers are
+ * processes of their own, so that they and their programs can outlive it. */
+#ifndef BELFRY_SERVER_HALL_H
+#define BELFRY_SERVER_HALL_H
+
+#include "server/protocol.h"
+#include "server/settings.h"
+
+#define HALL_MAGIC 0xbe1fba11u
+
+enum hall_kind {
+	/* belfryd to a GPU server */
+	HALL_START = 1, /* first, to one that is new: its GPU and settings */
+	HALL_SETTINGS,	/* changed, or: to one that was found running */
+	HALL_REQUEST, /* a client's request, with its connection (SCM_RIGHTS), which the GPU server answers and
+			 * keeps; without a connection: belfryd's own (vGPUs of the configuration), answered by
+			 * HALL_VGPU or HALL_REFUSED */
+	HALL_END,     /* end what runs, and exit */
+	/* a GPU server to belfryd */
+	HALL_READY,   /* it has its GPU; again to every belfryd that finds it running, vGPUs after it */
+	HALL_FAILED,  /* it could not: text; it exits */
+	HALL_VGPU,    /* a vGPU is there or has changed */
+	HALL_GONE,    /* name: it is there no more */
+	HALL_REFUSED, /* name, text: a request of belfryd's own was refused */
+	HALL_USE,     /* gpu: what is set aside has changed */
+};
+
+struct hall_gpu {
+	struct protocol_gpu gpu;
+	uint64_t mem_bytes, mem_reserved_bytes;
+	uint32_t request_ppm, vgpus, runs;
+	int32_t server_pid;
+	char driver[32];
+};
+
+struct hall_message {
+	uint32_t magic, version; /* PROTOCOL_VERSION */
+	uint32_t kind;
+	uint32_t uid, gid; /* HALL_REQUEST: whose it is; HALL_VGPU: the owner's */
+	int32_t pid;
+	uint32_t flags; /* HALL_VGPU: PROTOCOL_EPHEMERAL; HALL_START: PROTOCOL_ANY_DRIVER, log level << 8 */
+	uint32_t reserved;
+	struct settings settings;
+	struct hall_gpu gpu;
+	struct protocol_request request; /* HALL_REQUEST; HALL_VGPU: name, spec, gpu */
+	char socket[108];		 /* HALL_START: where the next belfryd is to find it */
+	char text[512];
+};
+
+/* The GPU server: serves until HALL_END, or, when belfryd has died, as its settings say. Returns the exit status. */
+int gpu_server_main(int hall_fd);
+
+#endif

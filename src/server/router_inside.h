@@ -1,0 +1,211 @@
+/* The inside of the router: what its files share. Nobody else includes this. */
+#ifndef BELFRY_SERVER_ROUTER_INSIDE_H
+#define BELFRY_SERVER_ROUTER_INSIDE_H
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "server/router.h"
+
+#define ROUTER_MS 1000000ull
+#define ROUTER_S 1000000000ull
+#define ROUTER_NEVER UINT64_MAX
+
+enum {
+	ROUTER_CLIENTS_MAX = 1024,
+	ROUTER_CLIENTS_OF_ONE = 64, /* of one user who is neither root nor ours */
+	ROUTER_ASKS_MAX = 1024,	    /* that wait for one GPU server */
+	ROUTER_SERVERS_MAX = 64,
+	ROUTER_VGPUS_MAX = 2 * CONFIG_VGPUS_MAX,
+	ROUTER_STARTS = 5, /* of one server within a minute */
+	ROUTER_ALL_PARTS = 2 * SPEC_PUBLIC - 1,
+};
+
+/* A request on its way: a client's, with its connection, or our own. */
+struct router_ask {
+	struct router_ask *next; /* router_server.first */
+	struct hall_message message;
+	int fd;		  /* the client's connection, owned; -1: our own request */
+	bool holds_name;  /* the name was reserved for it */
+	bool is_awaiting; /* it waits for the server it is at, and may yet go to another */
+};
+
+enum router_phase {
+	ROUTER_OFF,	 /* no process */
+	ROUTER_FINDING,	 /* one was there before us; it has not said READY yet */
+	ROUTER_STARTING, /* as above, but new */
+	ROUTER_HEARING,	 /* it was there before us and is telling its vGPUs */
+	ROUTER_READY,
+	ROUTER_LEAVING, /* it has closed its hall; its process is about to end */
+};
+
+/* When something was started lately. */
+struct router_starts {
+	uint64_t at_ns[ROUTER_STARTS];
+	unsigned next;
+};
+
+struct router_server {
+	struct router_server *next; /* router.servers */
+	struct protocol_gpu gpu;
+	char label[32];	 /* "GPU 0", "GPU soft:0" */
+	char path[108];	 /* where the next belfryd finds it */
+	bool is_listed;	 /* the configuration names it: it is always to run (unless private) */
+	bool has_soft;	 /* its software GPU is one we start */
+	bool any_driver; /* asked for by a request */
+	enum router_phase phase;
+	int sock, pidfd; /* -1: none */
+	pid_t pid;	 /* our child; 0: not ours to wait for */
+	bool was_ready, has_failed;
+	uint32_t to_hear;     /* vGPUs it still has to tell */
+	uint64_t deadline_ns; /* of the phase */
+	uint64_t retry_ns;    /* when to start it again; ROUTER_NEVER: when it is asked for */
+	uint64_t failed_ns;
+	struct router_starts starts;
+	struct hall_gpu use;
+	struct router_ask *first, **last;
+	unsigned asks;
+	char failure[512]; /* why it does not run */
+};
+
+enum router_vgpu_phase {
+	ROUTER_LOST, /* to be made again */
+	ROUTER_RESERVED,
+	ROUTER_THERE,
+};
+
+struct router_vgpu {
+	struct router_vgpu *next; /* router.vgpus */
+	char name[SPEC_NAME_MAX + 1];
+	enum router_vgpu_phase phase;
+	struct router_server *server; /* NULL: its GPU is not served now */
+	struct protocol_gpu gpu;
+	struct spec spec;
+	uid_t uid;
+	bool is_ephemeral, is_from_config;
+	bool is_kept;	   /* remembered, and made again when its server has died */
+	uint64_t until_ns; /* ROUTER_RESERVED, once handed over */
+};
+
+struct router_client {
+	int fd; /* -1: gone, to be swept */
+	struct ucred who;
+	uint64_t deadline_ns;
+	bool is_parting; /* it has had its last answer; what it still says is not heard */
+};
+
+struct router {
+	struct router_options options;
+	struct config config;
+	char socket[108], state_path[128];
+	int lock_fd, listen_fd, wake_fd;
+	bool is_settled; /* every server of the start is ready or has failed */
+	bool is_ending, is_reload_due;
+	bool was_asked; /* anything by anybody */
+	struct router_server *servers;
+	struct router_vgpu *vgpus;
+	unsigned vgpu_count;
+	/* Twice: one that was answered goes to the end while the list is walked. */
+	struct router_client clients[2 * ROUTER_CLIENTS_MAX];
+	unsigned client_count;
+	uint64_t accept_after_ns; /* out of descriptors until then */
+	uint64_t save_ns;	  /* ROUTER_NEVER: nothing to save */
+	int save_errno;		  /* of the last failure that was told */
+	uint64_t idle_since_ns;
+	pid_t metrics_pid; /* 0: not running */
+	int metrics_pidfd;
+	uint64_t metrics_ns; /* when to start it */
+	struct router_starts metrics_starts;
+	struct pollfd *polls;
+	unsigned poll_count, poll_room;
+};
+
+/* router.c: the start is over when nothing is on its way up any more. */
+void router_check_settled(struct router *router);
+
+/* router_socket.c: the path, the lock, the listening socket. */
+int router_socket_name(struct router *router, struct bf_error *err);
+int router_socket_take(struct router *router, struct bf_error *err);
+/* Its mode and group, as config.access says. */
+int router_socket_access(const struct router *router, struct bf_error *err);
+/* Nobody new from now on: who connected just then is told to try again. */
+void router_socket_close(struct router *router);
+
+/* router_clients.c */
+void router_clients_accept(struct router *router);
+void router_client_hear(struct router *router, struct router_client *client);
+void router_clients_sweep(struct router *router, uint64_t now_ns);
+/* A last answer. The connection is kept until he has closed it, for a moment: if it were closed with his request unread
+ * the answer would be lost. */
+void router_client_part(struct router *router, int fd, int code, const char *text);
+void router_reply(int fd, int code, const char *text, const char *name, const char *body);
+/* The end of an ask that was not handed over: its answer, or a line in the log. Frees it. */
+void router_refuse(struct router *router, struct router_ask *ask, const struct bf_error *why);
+void router_answer(struct router *router, struct router_ask *ask, const char *body);
+
+/* router_dispatch.c: what is to become of a request. Takes the ask over, as do the functions below. */
+void router_dispatch(struct router *router, struct router_ask *ask);
+struct router_ask *router_ask_new(const struct protocol_request *request, const struct ucred *who, int fd);
+/* Our own request about a vGPU. */
+void router_ask_own(struct router *router, enum protocol_op op, const struct router_vgpu *vgpu,
+		    uint32_t parts);
+char *router_hello(const struct router *router);
+
+/* router_servers.c */
+struct router_server *router_server_find(struct router *router, const struct protocol_gpu *gpu);
+struct router_server *router_server_add(struct router *router, const struct protocol_gpu *gpu,
+					struct bf_error *err);
+/* Find it running or start it. False: not now; server->failure says why. */
+bool router_server_begin(struct router *router, struct router_server *server);
+bool router_server_is_coming(const struct router_server *server);
+void router_server_hear(struct router *router, struct router_server *server);
+void router_server_exited(struct router *router, struct router_server *server);
+void router_server_tick(struct router *router, struct router_server *server, uint64_t now_ns);
+uint64_t router_server_due(const struct router_server *server);
+/* Hand it over, now or when the server is ready. */
+void router_server_ask(struct router *router, struct router_server *server, struct router_ask *ask);
+/* Dispatch it again once the server is ready or has failed. */
+void router_server_await(struct router *router, struct router_server *server, struct router_ask *ask);
+int router_server_send(struct router_server *server, const struct hall_message *message);
+struct hall_message router_message(const struct router *router, enum hall_kind kind);
+void router_servers_adopt(struct router *router);
+/* Forget those that nobody needs any more. */
+void router_servers_sweep(struct router *router, uint64_t now_ns);
+void router_server_free(struct router *router, struct router_server *server);
+/* Whether one more start is allowed now; notes it if so. Otherwise *again_ns says when. */
+bool router_may_start(struct router_starts *starts, uint64_t now_ns, uint64_t *again_ns);
+
+/* router_vgpus.c: the table. */
+struct router_vgpu *router_vgpu_find(const struct router *router, const char *name);
+struct router_vgpu *router_vgpu_add(struct router *router, const char *name, struct bf_error *err);
+void router_vgpu_drop(struct router *router, struct router_vgpu *vgpu);
+void router_vgpu_told(struct router *router, struct router_server *server,
+		      const struct hall_message *message);
+void router_vgpu_gone(struct router *router, struct router_server *server, const char *name);
+void router_vgpu_refused(struct router *router, struct router_server *server,
+			 const struct hall_message *message);
+/* Its server has died. */
+void router_vgpus_lost(struct router *router, const struct router_server *server);
+void router_vgpus_remake(struct router *router, struct router_server *server);
+bool router_vgpus_any(const struct router *router, const struct router_server *server);
+/* Whether any is to be made again on it. */
+bool router_vgpus_wait(const struct router *router, const struct router_server *server);
+void router_vgpus_expire(struct router *router, uint64_t now_ns);
+struct router_room router_server_room(const struct router *router, const struct router_server *server);
+
+/* router_config.c: the configuration, and what is remembered. */
+int router_config_start(struct router *router, struct bf_error *err);
+/* Once the socket is ours: servers, and what is remembered. */
+void router_config_begin(struct router *router);
+void router_config_settled(struct router *router);
+int router_config_reload(struct router *router, struct bf_error *err);
+void router_state_changed(struct router *router);
+void router_state_save(struct router *router);
+
+/* router_metrics.c */
+void router_metrics_tick(struct router *router, uint64_t now_ns);
+void router_metrics_exited(struct router *router);
+void router_metrics_end(struct router *router);
+
+#endif

@@ -1,0 +1,304 @@
+/* config: what the configuration may say, what it may not, and what it is told then; drop-ins; what is remembered. */
+#include "server/config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "server/state.h"
+
+static char folder[64];
+
+static int use_new_folder(void **state)
+{
+	(void)state;
+	snprintf(folder, sizeof(folder), "/tmp/belfry-test-XXXXXX");
+	return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+	char command[128];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+	return system(command);
+}
+
+static int parse(struct config *config, const char *text, struct bf_error *err)
+{
+	int rc;
+
+	config_init(config);
+	rc = config_parse(config, "f", text, strlen(text), false, err);
+	return rc ? rc : config_check(config, err);
+}
+
+static void everything_that_can_be_said_is_understood(void **state)
+{
+	struct bf_error err = { 0 };
+	struct config config;
+
+	(void)state;
+	assert_int_equal(
+		parse(&config,
+		      "# all of it\n\n[server]\r\n gpus = 0 1,soft:1\naccess=group 7\n"
+		      "on_daemon_death = carry\nmetrics = [::1]:9835\nlog = debug\nlinger = 2s\n"
+		      "[sharing]\nwindow = 2s\nround = 50ms\nslice_min = 1ms\ngrace = 0\nidle = 0us\n"
+		      "how = turns\n"
+		      "[vgpu infer]\nmem = 40G\ntime = 40:100\nclass = latency\nobjective = p99=2ms\n"
+		      "gpu = 1\nowner = 1000\npublic = yes\n"
+		      "[vgpu train]\ngpu = soft:1 /run/x\n"
+		      "[vgpu infer]\nmem = 30G\n# the end, without a newline",
+		      &err),
+		0);
+	assert_false(config.is_all);
+	assert_int_equal(config.gpu_count, 3);
+	assert_int_equal(config.gpus[2].kind, PROTOCOL_GPU_SOFT);
+	assert_int_equal(config.gpus[2].index, 1);
+	assert_int_equal(config.access, CONFIG_GROUP);
+	assert_int_equal(config.group, 7);
+	assert_int_equal(config.sharing.on_daemon_death, SETTINGS_CARRY);
+	assert_string_equal(config.metrics, "[::1]:9835");
+	assert_int_equal(config.log, BF_LOG_DEBUG);
+	assert_int_equal(config.linger_us, 2000000);
+	assert_int_equal(config.sharing.window_us, 2000000);
+	assert_int_equal(config.sharing.round_us, 50000);
+	assert_int_equal(config.sharing.slice_min_us, 1000);
+	assert_int_equal(config.sharing.grace_us, 0);
+	assert_int_equal(config.sharing.idle_us, 0);
+	assert_int_equal(config.sharing.how, SETTINGS_TURNS);
+	assert_int_equal(config.vgpu_count, 2);
+	assert_int_equal(config.vgpus[0].spec.mem_bytes, 30ull << 30);
+	assert_int_equal(config.vgpus[0].spec.request_ppm, 400000);
+	assert_int_equal(config.vgpus[0].owner, 1000);
+	assert_string_equal(config.vgpus[1].gpu.folder, "/run/x");
+	config_free(&config);
+}
+
+static void nothing_said_is_the_default(void **state)
+{
+	struct config config;
+
+	(void)state;
+	assert_int_equal(parse(&config, "", NULL), 0);
+	assert_true(config.is_all);
+	assert_int_equal(config.access, CONFIG_OWNER);
+	assert_int_equal(config.metrics[0], 0);
+	assert_int_equal(config.sharing.window_us, 1000000);
+	assert_int_equal(config.sharing.round_us, 100000);
+	assert_int_equal(config.sharing.slice_min_us, 2000);
+	assert_int_equal(config.sharing.grace_us, 500);
+	assert_int_equal(config.sharing.idle_us, 1000);
+	assert_int_equal(config.sharing.how, SETTINGS_AUTO);
+	assert_int_equal(config.sharing.on_daemon_death, SETTINGS_END);
+	config_free(&config);
+}
+
+static void mistakes_are_told_with_their_line(void **state)
+{
+	static const struct {
+		const char *text, *told;
+	} cases[] = {
+		{ "gpus = all", "f:1: gpus: in no section" },
+		{ "[server]\ngpus", "f:2: 'gpus': neither a section nor a setting" },
+		{ "[server", "f:1: '[server': a section without its end" },
+		{ "[sever]", "f:1: section 'sever': not known; there are [server]" },
+		{ "[vgpu]", "f:1: section 'vgpu': not known" },
+		{ "[vgpu A]", "f:1: name 'A': not a name" },
+		{ "[server]\n\nspeed = 3", "f:3: speed: no key of [server]" },
+		{ "[sharing]\nspeed = 3", "f:2: speed: no key of [sharing]" },
+		{ "[vgpu a]\nspeed = 3", "f:2: 'speed': unknown" },
+		{ "[vgpu a]\nfrom = configuration", "f:2: 'from': unknown" },
+		{ "[server]\n= 3", "f:2: '': a key is missing" },
+		{ "[server]\nlog =", "f:2: 'log': a value is missing" },
+		{ "[server]\nlog = loud", "f:2: log 'loud': not known" },
+		{ "[server]\ngpus = 0 x", "f:2: gpu 'x': not a GPU" },
+		{ "[server]\ngpus = 254", "f:2: gpu '254': not a GPU" },
+		{ "[server]\ngpus = ,", "f:2: gpus: names none" },
+		{ "[server]\naccess = all", "f:2: access 'all': not known; write owner" },
+		{ "[server]\naccess = group no-such-group", "there is no such group" },
+		{ "[server]\non_daemon_death = x",
+		  "f:2: on_daemon_death 'x': not known; write end or carry" },
+		{ "[server]\nmetrics = 9835", "f:2: metrics '9835': not an address and a port" },
+		{ "[server]\nmetrics = 127.0.0.1:0", "its port is not from 1 to 65535" },
+		{ "[server]\nmetrics = 127.0.0.1:1234567890", "its port is not from 1 to 65535" },
+		{ "[server]\nmetrics = host:80", "not an address" },
+		{ "[server]\nmetrics = 0.0.0.0:80 please", "only 'public' may stand there" },
+		{ "[sharing]\nwindow = 9ms", "f:2: window '9ms': out of range; it may be 10ms to 60s" },
+		{ "[sharing]\nwindow = 61s", "out of range" },
+		{ "[sharing]\nround = 999us", "out of range" },
+		{ "[sharing]\nslice_min = 99us", "out of range" },
+		{ "[sharing]\ngrace = 1001ms", "out of range" },
+		{ "[sharing]\nidle = 2s", "out of range" },
+		{ "[sharing]\nidle = 2", "no unit" },
+		{ "[sharing]\nhow = fair", "f:2: how 'fair': not known; write auto, tokens or turns" },
+		{ "[sharing]\nround = 2s\n", "f:2: round of 2000000 us: longer than the window" },
+		{ "[sharing]\nslice_min = 200ms\n", "f:2: slice_min of 200000 us: longer than the round" },
+		{ "[vgpu a]\nowner = no-such-user", "f:2: owner 'no-such-user': there is no such user" },
+		{ "[vgpu a]\nowner = 4294967295", "not a number" },
+		{ "[vgpu a]\ngpu = 0 /x", "only soft:NUMBER may have a folder" },
+		{ "\n[vgpu a]\nobjective = p99=2ms", "f:2: vgpu 'a': objective" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct bf_error err = { 0 };
+		struct config config;
+
+		assert_true(parse(&config, cases[i].text, &err) < 0);
+		if (!strstr(err.text, cases[i].told))
+			print_error("'%s' gives '%s'\n", cases[i].text, err.text);
+		assert_non_null(strstr(err.text, cases[i].told));
+		config_free(&config);
+	}
+}
+
+static void limits_are_kept(void **state)
+{
+	size_t room = (2 << 20) + 1;
+	char *text = malloc(room);
+	struct bf_error err = { 0 };
+	struct config config;
+	int used = 0;
+
+	(void)state;
+	memset(text, '#', 1026);
+	text[1024] = 0;
+	assert_int_equal(parse(&config, text, &err), 0);
+	config_free(&config);
+	text[1024] = '#';
+	text[1025] = 0;
+	assert_int_equal(parse(&config, text, &err), -E2BIG);
+	assert_non_null(strstr(err.text, "f:1: line of 1025 bytes: too long; the most is 1024"));
+	config_free(&config);
+	memset(text, '\n', room);
+	config_init(&config);
+	assert_int_equal(config_parse(&config, "f", text, 1 << 20, false, &err), 0);
+	assert_int_equal(config_parse(&config, "f", text, (1 << 20) + 1, false, &err), -EFBIG);
+	assert_int_equal(config_parse(&config, "f", "a\0b", 3, false, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "zero byte"));
+	config_free(&config);
+	for (int i = 0; i < 4096; i++)
+		used += snprintf(text + used, room - (size_t)used, "[vgpu v%d]\n", i);
+	assert_int_equal(parse(&config, text, &err), 0);
+	config_free(&config);
+	snprintf(text + used, room - (size_t)used, "[vgpu more]\n");
+	assert_int_equal(parse(&config, text, &err), -E2BIG);
+	assert_non_null(strstr(err.text, "f:4097: vgpu 'more': one too many; there may be 4096"));
+	config_free(&config);
+	free(text);
+}
+
+static void put(const char *name, const char *text)
+{
+	char path[160];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static void drop_ins_come_after_in_the_order_of_their_names(void **state)
+{
+	struct bf_error err = { 0 };
+	struct config config;
+	char path[128];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/c.d", folder);
+	assert_int_equal(mkdir(path, 0700), 0);
+	snprintf(path, sizeof(path), "%s/c", folder);
+	put("c", "[server]\nlog = info\n[sharing]\nwindow = 2s\n[vgpu a]\nmem = 1G\ntime = 10\n");
+	put("c.d/20-b.conf", "[sharing]\nround = 200ms\n[vgpu a]\nmem = 3G\n[vgpu b]\n");
+	put("c.d/10-a.conf", "[sharing]\nround = 300ms\n[vgpu a]\nmem = 2G\n");
+	put("c.d/30-c.conf~", "nonsense");
+	put("c.d/.hidden.conf", "nonsense");
+	config_init(&config);
+	assert_int_equal(config_read(&config, path, &err), 0);
+	assert_int_equal(config.log, BF_LOG_INFO);
+	assert_int_equal(config.sharing.window_us, 2000000);
+	assert_int_equal(config.sharing.round_us, 200000);
+	assert_int_equal(config.vgpu_count, 2);
+	assert_int_equal(config.vgpus[0].spec.mem_bytes, 3ull << 30);
+	assert_int_equal(config.vgpus[0].spec.request_ppm, 100000);
+	config_free(&config);
+	put("c.d/40-bad.conf", "\n[server]\nlog = x\n");
+	assert_int_equal(config_read(&config, path, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "c.d/40-bad.conf:3: log 'x'"));
+	config_free(&config);
+}
+
+static void a_named_file_has_to_be_there(void **state)
+{
+	struct bf_error err = { 0 };
+	struct config config;
+	char path[128];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/none", folder);
+	config_init(&config);
+	assert_int_equal(config_read(&config, path, &err), -ENOENT);
+	assert_non_null(strstr(err.text, path));
+	assert_int_equal(config_read(&config, folder, &err), -EINVAL);
+	config_free(&config);
+}
+
+static void what_is_remembered_reads_as_it_was_written(void **state)
+{
+	struct config_vgpu vgpus[2] = { { .name = "a", .spec = spec_default, .owner = 7, .has_owner = true },
+					{ .name = "b", .spec = spec_default, .is_from_config = true } };
+	struct bf_error err = { 0 };
+	struct config config;
+	char path[128];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/state", folder);
+	vgpus[0].gpu = (struct protocol_gpu){ .kind = PROTOCOL_GPU_SOFT, .index = 1, .folder = "/a b/c" };
+	vgpus[1].gpu = (struct protocol_gpu){ .kind = PROTOCOL_GPU_NV, .index = 3 };
+	vgpus[1].spec.request_ppm = 1;
+	vgpus[1].spec.mem_bytes = 4097;
+	assert_int_equal(state_save(path, vgpus, 2, &err), 0);
+	config_init(&config);
+	assert_int_equal(state_read(path, &config, &err), 0);
+	assert_int_equal(config.vgpu_count, 2);
+	assert_memory_equal(&config.vgpus[0].gpu, &vgpus[0].gpu, sizeof(vgpus[0].gpu));
+	assert_memory_equal(&config.vgpus[1].spec, &vgpus[1].spec, sizeof(vgpus[1].spec));
+	assert_int_equal(config.vgpus[0].owner, 7);
+	assert_false(config.vgpus[0].is_from_config);
+	assert_true(config.vgpus[1].is_from_config);
+	config_free(&config);
+	assert_int_equal(state_save(path, NULL, 0, &err), 0);
+	assert_int_equal(state_read(path, &config, &err), 0);
+	assert_int_equal(config.vgpu_count, 0);
+	config_free(&config);
+	assert_int_equal(state_save("/no/such/folder/state", vgpus, 1, &err), -ENOENT);
+	assert_non_null(strstr(err.text, "cannot be written"));
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, use_new_folder, remove_folder)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(everything_that_can_be_said_is_understood),
+		cmocka_unit_test(nothing_said_is_the_default),
+		cmocka_unit_test(mistakes_are_told_with_their_line),
+		cmocka_unit_test(limits_are_kept),
+		IN_FOLDER(drop_ins_come_after_in_the_order_of_their_names),
+		IN_FOLDER(a_named_file_has_to_be_there),
+		IN_FOLDER(what_is_remembered_reads_as_it_was_written),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
