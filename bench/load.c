@@ -328,7 +328,7 @@ static void choose_shape(struct load *load)
 static void calibrate(struct load *load)
 {
 	struct calibration *c = &load->calibration;
-	uint32_t chunk = 16, chunks;
+	uint32_t chunk = 16, chunks, few_chunks;
 	uint64_t warm;
 	double many, few;
 
@@ -341,14 +341,15 @@ static void calibrate(struct load *load)
 	for (warm = now_ns(); now_ns() - warm < 500000000ull;) /* the clocks settle under load */
 		time_of(load, chunks, chunk, 1);
 	many = time_of(load, chunks, chunk, 10);
-	few = time_of(load, chunks / 200, chunk, 2000);
-	c->per_us = (double)chunk * (chunks - chunks / 200) / (many - few);
-	c->base_us = few - (double)chunk * (chunks / 200) / c->per_us;
+	few_chunks = chunks / 200;
+	few = time_of(load, few_chunks, chunk, 2000);
+	c->per_us = (double)chunk * (chunks - few_chunks) / (many - few);
+	c->base_us = few - (double)chunk * few_chunks / c->per_us;
 	if (c->base_us < 0)
 		c->base_us = 0;
 	if (!(c->per_us > 0))
 		fail("load: calibration failed: %.3f us for %u chunks, %.3f us for %u", many, chunks, few,
-		     chunks / 200);
+		     few_chunks);
 }
 
 static void calibration_write(const struct calibration *c, const char *path)

@@ -37,7 +37,7 @@ static uint64_t gpu_part(const struct present *present, const struct sched_vgpu 
 {
 	if (present->riders)
 		return vgpu->is_rider ? ran_part(vgpu, ns) / present->riders : 0;
-	return ran_part(vgpu, ns) / present->others;
+	return present->others ? ran_part(vgpu, ns) / present->others : 0;
 }
 
 static bool others_want_token(const struct sched *sched, const struct sched_vgpu *vgpu)

@@ -111,8 +111,8 @@ static int open_gpu(struct gpu *gpu, bool any_driver, struct bf_error *err)
 
 static int make_files(struct gpu *gpu, struct bf_error *err)
 {
-	struct itimerspec tick = { .it_interval = { 0, TICK_MS * 1000000 },
-				   .it_value = { 0, TICK_MS * 1000000 } };
+	struct itimerspec tick = { .it_interval = { 0, TICK_MS * 1000000L },
+				   .it_value = { 0, TICK_MS * 1000000L } };
 	sigset_t set;
 
 	sigemptyset(&set);

@@ -32,6 +32,12 @@ static uint32_t device_of(const struct progress_visit *visit, const struct ledge
 	return object ? object->handle : visit->client->device;
 }
 
+/* Whoever rang it is dead: nothing is read of its ring any more, and the driver is asked whether it is there at all. */
+static bool is_orphan(const struct channel *channel)
+{
+	return channel->gate && process_has_exited(channel->process);
+}
+
 /* The two words are the GPU's and the gate's alone: the program has no name for the page. */
 static void look_at_ring(void *context, struct ledger_object *object)
 {
@@ -40,7 +46,7 @@ static void look_at_ring(void *context, struct ledger_object *object)
 	volatile const uint32_t *userd = channel ? channel->page.base : NULL;
 
 	if (userd && channel->idle_at != passed_on(channel) &&
-	    userd[GATE_GP_GET_WORD] != userd[GATE_GP_PUT_WORD])
+	    userd[GATE_GP_GET_WORD] != userd[GATE_GP_PUT_WORD] && !is_orphan(channel))
 		visit->found = WARDEN_IS_BUSY;
 }
 

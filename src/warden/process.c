@@ -14,7 +14,7 @@
 #include "base/process.h"
 #include "warden/state.h"
 
-static bool has_exited(const struct process *process)
+bool process_has_exited(const struct process *process)
 {
 	struct pollfd poll_for = { .fd = process->pidfd, .events = POLLIN };
 
@@ -84,7 +84,7 @@ struct process *process_of(struct warden *warden, const struct run *run, pid_t t
 	if (pid < 0)
 		return NULL;
 	process = process_by_pid(warden, pid);
-	if (process && has_exited(process)) { /* the number is somebody else's now */
+	if (process && process_has_exited(process)) { /* the number is somebody else's now */
 		process_gone(warden, process);
 		process = NULL;
 	}
@@ -118,7 +118,7 @@ void process_gone(struct warden *warden, struct process *process)
 
 void process_end(struct process *process, const char *why)
 {
-	if (process->is_ending || has_exited(process))
+	if (process->is_ending || process_has_exited(process))
 		return;
 	process->is_ending = true;
 	bf_log(BF_LOG_ERROR, "ending process %d: %s", process->pid, why);

@@ -176,6 +176,7 @@ int warden_watch(struct warden *warden, int fd, uint64_t *serial);
 /* process.c */
 struct process *process_of(struct warden *warden, const struct run *run, pid_t tid);
 void process_gone(struct warden *warden, struct process *process);
+bool process_has_exited(const struct process *process);
 void process_end(struct process *process, const char *why);
 /* The run is over: what it had to reach its processes is not to be used any more. */
 void process_cut(struct process *process);

@@ -696,9 +696,9 @@ static void too_many_connections_are_sent_away(void **state)
 
 	/* Both ends of every connection are ours. */
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
-	if (files.rlim_cur < 3 * MANY)
-		files.rlim_cur = files.rlim_max < 3 * MANY ? files.rlim_max : 3 * MANY;
-	if (files.rlim_cur < 3 * MANY || setrlimit(RLIMIT_NOFILE, &files)) {
+	if (files.rlim_cur < 3ul * MANY)
+		files.rlim_cur = files.rlim_max < 3ul * MANY ? files.rlim_max : 3ul * MANY;
+	if (files.rlim_cur < 3ul * MANY || setrlimit(RLIMIT_NOFILE, &files)) {
 		print_message("skipped: too few descriptors are allowed here\n");
 		skip();
 	}

@@ -200,7 +200,7 @@ static void ask(struct sim *sim)
 
 	while (sched_next(sim->sched, sim->now_ns, &order)) {
 		carry_out(sim, &order);
-		if (++orders > 8 * (sim->count + 1))
+		if (++orders > 8 * ((size_t)sim->count + 1))
 			fail_msg("%u vGPUs, and orders without end", sim->count);
 	}
 	if (orders > sim->most_orders)
