@@ -500,6 +500,13 @@ static struct answer address_space_call(struct site *site)
 	return site_status(site, RM_OK);
 }
 
+/* The driver waits for the channels under the GPU's lock, for as long as the caller says: everybody's calls, and our
+ * stops, would wait with it. No library asks. */
+static struct answer refuse_idle(struct site *site)
+{
+	return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a wait under the GPU's lock");
+}
+
 static struct answer control_call(struct site *site)
 {
 	switch (site->call.class_id) {
@@ -512,6 +519,9 @@ static struct answer control_call(struct site *site)
 	case RM_CTRL_DISABLE_CHANNELS:	       /* would undo a hard stop */
 	case RM_CTRL_FIFO_UPDATE_CHANNEL_INFO: /* would point a channel back at the program's own USERD */
 		return site_refuse(site, RM_ERR_INSUFFICIENT_PERMISSIONS, "a control that moves channels");
+	case RM_CTRL_ROOT_IDLE_CHANNELS:
+	case RM_CTRL_FIFO_IDLE_CHANNELS:
+		return refuse_idle(site);
 	case RM_CTRL_GROUP_MAKE_REALTIME:
 	case RM_CTRL_CHANNEL_SET_INTERLEAVE:
 		return site_refuse(site, RM_ERR_INSUFFICIENT_PERMISSIONS,
@@ -619,7 +629,15 @@ static struct answer dispatch(struct site *site)
 	case RM_VERB_REFUSED:
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a call that goes around the ledger");
 	default:
-		return site->call.nr == RM_ESC_UPDATE_DEVICE_MAPPING_INFO ? mapping_info_call(site) : PASS;
+		break;
+	}
+	switch (site->call.nr) {
+	case RM_ESC_UPDATE_DEVICE_MAPPING_INFO:
+		return mapping_info_call(site);
+	case RM_ESC_IDLE_CHANNELS:
+		return refuse_idle(site);
+	default:
+		return PASS;
 	}
 }
 

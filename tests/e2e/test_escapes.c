@@ -193,6 +193,28 @@ static void program_tries_old_doors(struct actor *a)
 	actor_say(a, 'o');
 }
 
+static void program_waits_under_the_lock(struct actor *a)
+{
+	struct rm_arg_idle idle = { .count = 1, .flags = RM_IDLE_ASK, .timeout_us = 1000 };
+	uint8_t params[64] = { 0 };
+
+	actor_context(a);
+	idle.client = a->client;
+	idle.device = STAGE_DEVICE;
+	idle.channel = STAGE_CHANNEL;
+	CHECK_EQUAL(actor_call(a->control, RM_ESC_IDLE_CHANNELS, &idle, sizeof(idle)), 0);
+	CHECK_EQUAL(idle.status, RM_ERR_NOT_SUPPORTED);
+	CHECK_EQUAL(actor_control(a, a->client, RM_CTRL_ROOT_IDLE_CHANNELS, params, 48),
+		    RM_ERR_NOT_SUPPORTED);
+	CHECK_EQUAL(actor_control(a, STAGE_DEVICE, RM_CTRL_FIFO_IDLE_CHANNELS, params, sizeof(params)),
+		    RM_ERR_NOT_SUPPORTED);
+}
+
+static void waits_under_the_gpus_lock_are_refused(void)
+{
+	run_well(program_waits_under_the_lock);
+}
+
 static void calls_around_the_ledger_are_refused(void)
 {
 	enum { OF_A_CONTEXT = 7 }; /* device, subdevice, address space, memory, group, channel, engine */
@@ -487,6 +509,7 @@ int main(void)
 	STAGE_TEST(magic_byte_and_wide_registers_change_nothing);
 	STAGE_TEST(xfer_is_refused);
 	STAGE_TEST(calls_around_the_ledger_are_refused);
+	STAGE_TEST(waits_under_the_gpus_lock_are_refused);
 	STAGE_TEST(io_uring_reaches_nothing);
 	STAGE_TEST(calls_of_32bit_programs_do_not_exist);
 	STAGE_TEST(calls_of_x32_programs_do_not_exist);

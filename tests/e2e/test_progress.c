@@ -61,6 +61,14 @@ static void until_progress(struct stage *s, enum warden_progress wanted, enum wa
 	}
 }
 
+/* Serve it until the GPU is told of this GP_PUT, and the gate has counted it: the poller has gone around since. */
+static void until_passed(struct stage *s, uint32_t channel, uint32_t put)
+{
+	stage_until_put(s, channel, put);
+	warden_hold(s->warden);
+	warden_open(s->warden);
+}
+
 static void until_asked(struct stage *s, unsigned times)
 {
 	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
@@ -103,7 +111,7 @@ static void vgpu_is_busy_until_all_that_was_passed_on_is_done(void)
 	CHECK_EQUAL(asked, 0); /* nothing was passed on */
 	stage_go_on(&s);
 	stage_until(&s, 'a');
-	stage_until_put(&s, STAGE_CHANNEL, 1);
+	until_passed(&s, STAGE_CHANNEL, 1);
 	until_asked(&s, 2); /* its ring was read, and it waits */
 	stage_go_on(&s);
 	stage_until(&s, 'g');
@@ -113,7 +121,7 @@ static void vgpu_is_busy_until_all_that_was_passed_on_is_done(void)
 	CHECK_EQUAL(asked, before); /* nothing new */
 	stage_go_on(&s);
 	stage_until(&s, 'b');
-	stage_until_put(&s, STAGE_CHANNEL + 1, 1);
+	until_passed(&s, STAGE_CHANNEL + 1, 1);
 	until_asked(&s, before + 2);
 	stage_go_on(&s);
 	stage_until(&s, 'e');
@@ -154,7 +162,7 @@ static void ring_that_comes_around_is_no_idleness(void)
 		stage_go_on(&s);
 	}
 	stage_until(&s, 'a');
-	stage_until_put(&s, STAGE_CHANNEL, 1);
+	until_passed(&s, STAGE_CHANNEL, 1);
 	CHECK_EQUAL(warden_progress(s.warden), WARDEN_IS_BUSY);
 	stage_go_on(&s);
 	stage_until(&s, 'e');
@@ -212,7 +220,7 @@ static void killed_program_has_nothing_to_do(void)
 
 	start(&s, program_never_goes_on);
 	stage_until(&s, 'a');
-	stage_until_put(&s, STAGE_CHANNEL, 1);
+	until_passed(&s, STAGE_CHANNEL, 1);
 	CHECK_EQUAL(warden_progress(s.warden), WARDEN_IS_BUSY);
 	CHECK(!kill(s.pid, SIGKILL));
 	/* Before the warden has noticed: it finds no file to ask through. */
@@ -250,7 +258,7 @@ static void channel_that_outlives_its_process_is_asked_about(void)
 
 	start(&s, program_leaves_its_channels);
 	stage_until(&s, 'a');
-	stage_until_put(&s, STAGE_CHANNEL, 1);
+	until_passed(&s, STAGE_CHANNEL, 1);
 	stage_go_on(&s);
 	while (!s.has_ended)
 		stage_serve(&s, 1);
@@ -275,7 +283,7 @@ static void driver_that_refuses_is_not_asked_again(void)
 	CHECK_EQUAL(warden_progress(s.warden), WARDEN_IS_DONE); /* that much is known without asking */
 	stage_go_on(&s);
 	stage_until(&s, 'a');
-	stage_until_put(&s, STAGE_CHANNEL, 1);
+	until_passed(&s, STAGE_CHANNEL, 1);
 	until_progress(&s, WARDEN_CANNOT_TELL, WARDEN_IS_BUSY);
 	CHECK_EQUAL(asked, 1);
 	CHECK_EQUAL(warden_progress(s.warden), WARDEN_CANNOT_TELL);
@@ -298,7 +306,7 @@ static void odd_answer_is_asked_for_again(void)
 	stage_until(&s, 'c');
 	stage_go_on(&s);
 	stage_until(&s, 'a');
-	stage_until_put(&s, STAGE_CHANNEL, 1);
+	until_passed(&s, STAGE_CHANNEL, 1);
 	until_progress(&s, WARDEN_CANNOT_TELL, WARDEN_IS_BUSY);
 	refusal = 0;
 	CHECK_EQUAL(warden_progress(s.warden), WARDEN_IS_BUSY);

@@ -7,9 +7,11 @@ set -u
 . "$(dirname "$0")/common.sh"
 export BELFRY_SOFT="mem=1G,linger=1,name=sharing$$"
 load="$BELFRY_BUILD_DIR/bench/load"
-# With a sanitizer everything but the GPU's own count is slower, and hands are changed late.
-slack=0
-grep -qE '__(asan|tsan)_init' "$belfry" && slack=12
+if grep -qE '__(asan|tsan)_init' "$belfry"; then
+	echo 'skipped: with a sanitizer the software GPU is too slow for shares of it to mean anything'
+	exit 77
+fi
+slack=${SLACK:-0} # points more, for a machine that is busy with other things
 
 vgpus() {
 	local one
