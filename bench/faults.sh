@@ -163,6 +163,7 @@ is_quiet() {
 		END { exit more }' "$WORK/before" "$WORK/now"
 }
 
+# shellcheck disable=SC2034 # read by start_daemon
 [ "$is_carry" != carry ] || SERVER_LINES='on_daemon_death = carry'
 routers=0
 start_daemon

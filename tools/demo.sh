@@ -9,7 +9,13 @@ kernels=demo/kernels.ptx
 seconds=5
 failed=0
 log=$(mktemp -d)
-trap 'for vgpu in latency train; do "$belfry" rm --force $vgpu || :; done >/dev/null 2>&1; rm -rf "$log"' EXIT
+clean_up() {
+	for vgpu in latency train; do
+		"$belfry" rm --force $vgpu >/dev/null 2>&1 || :
+	done
+	rm -rf "$log"
+}
+trap clean_up EXIT
 # A daemon of its own, whatever else runs here; it ends by itself.
 export BELFRY_RUNTIME_DIR="$log" BELFRY_LINGER=1
 

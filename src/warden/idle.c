@@ -44,9 +44,12 @@ static void look_at_ring(void *context, struct ledger_object *object)
 	struct progress_visit *visit = context;
 	struct channel *channel = object->attached;
 	volatile const uint32_t *userd = channel ? channel->page.base : NULL;
+	uint32_t put;
 
-	if (userd && channel->idle_at != passed_on(channel) &&
-	    userd[GATE_GP_GET_WORD] != userd[GATE_GP_PUT_WORD] && !is_orphan(channel))
+	if (!userd || channel->idle_at == passed_on(channel))
+		return;
+	put = channel->gate ? gate_channel_sent(channel->gate) : userd[GATE_GP_PUT_WORD];
+	if (userd[GATE_GP_GET_WORD] != put && !is_orphan(channel))
 		visit->found = WARDEN_IS_BUSY;
 }
 
