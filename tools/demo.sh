@@ -9,9 +9,10 @@ kernels=demo/kernels.ptx
 seconds=5
 failed=0
 log=$(mktemp -d)
+# shellcheck disable=SC2317 # called by the trap
 clean_up() {
 	for vgpu in latency train; do
-		"$belfry" rm --force $vgpu >/dev/null 2>&1 || :
+		"$belfry" rm --force "$vgpu" >/dev/null 2>&1 || :
 	done
 	rm -rf "$log"
 }

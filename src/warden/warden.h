@@ -88,7 +88,7 @@ enum warden_progress { WARDEN_IS_DONE, WARDEN_IS_BUSY, WARDEN_CANNOT_TELL };
 enum warden_progress warden_progress(struct warden *warden);
 
 enum warden_gate { WARDEN_OPEN, WARDEN_HELD, WARDEN_STOPPED };
-#define WARDEN_REPORT_PROCESSES 64
+#define WARDEN_REPORT_PROCESSES 1024
 struct warden_report {
 	uint64_t mem_limit_bytes, mem_used_bytes, mem_most_bytes, mem_managed_bytes, mem_driver_bytes;
 	uint64_t timeslice_us;
