@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/message.h"
 #include "base/own.h"
 
 #ifndef PIDFD_THREAD
@@ -142,49 +143,14 @@ void bf_end_descendants(void)
 
 int bf_send_fd(int sock, int fd)
 {
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	char byte = 'f';
-	struct iovec data = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &data,
-			      .msg_iovlen = 1,
-			      .msg_control = control.room,
-			      .msg_controllen = sizeof(control.room) };
-	struct cmsghdr *head = CMSG_FIRSTHDR(&msg);
-
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(head), &fd, sizeof(int));
-	return sendmsg(sock, &msg, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+	return bf_message_send(sock, "f", 1, fd, 0);
 }
 
 int bf_recv_fd(int sock)
 {
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
 	char byte;
-	struct iovec data = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &data,
-			      .msg_iovlen = 1,
-			      .msg_control = control.room,
-			      .msg_controllen = sizeof(control.room) };
-	struct cmsghdr *head;
-	ssize_t got;
 	int fd;
+	ssize_t got = bf_message_receive(sock, &byte, 1, &fd, 0);
 
-	do
-		got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	while (got < 0 && errno == EINTR);
-	if (got < 0)
-		return -errno;
-	head = CMSG_FIRSTHDR(&msg);
-	if (got == 0 || !head || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
-		return -EPIPE;
-	memcpy(&fd, CMSG_DATA(head), sizeof(int));
-	return fd;
+	return got < 0 ? (int)got : fd < 0 ? -EPIPE : fd;
 }

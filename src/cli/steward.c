@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/message.h"
 #include "base/own.h"
 #include "base/process.h"
 
@@ -101,25 +102,7 @@ static int serve(const struct protocol_notice *notice)
 
 int steward_send(int sock, const void *data, size_t bytes, int fd)
 {
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec part = { (void *)(uintptr_t)data, bytes };
-	struct msghdr msg = { .msg_iov = &part, .msg_iovlen = 1 };
-
-	if (fd >= 0) {
-		struct cmsghdr *head;
-
-		msg.msg_control = control.room;
-		msg.msg_controllen = sizeof(control.room);
-		head = CMSG_FIRSTHDR(&msg);
-		head->cmsg_level = SOL_SOCKET;
-		head->cmsg_type = SCM_RIGHTS;
-		head->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(head), &fd, sizeof(int));
-	}
-	return sendmsg(sock, &msg, MSG_NOSIGNAL) == (ssize_t)bytes ? 0 : -errno;
+	return bf_message_send(sock, data, bytes, fd, 0);
 }
 
 int steward_answer(int sock, const struct protocol_notice *notice)

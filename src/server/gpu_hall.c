@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/message.h"
 #include "base/own.h"
 #include "server/gpu.h"
 
@@ -129,32 +130,15 @@ static void request_came(struct gpu *gpu, const struct hall_message *message, in
 	talker_request(gpu, talker ? talker : &own, &message->request);
 }
 
-/* A message, and the descriptor that came with it or -1. */
+/* A message, and the descriptor that came with it or -1. False: belfryd has gone, or speaks nonsense. */
 static bool receive(int sock, struct hall_message *message, int *fd)
 {
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec data = { message, sizeof(*message) };
-	struct msghdr msg = { .msg_iov = &data,
-			      .msg_iovlen = 1,
-			      .msg_control = control.room,
-			      .msg_controllen = sizeof(control.room) };
-	struct cmsghdr *head;
-	ssize_t got;
+	ssize_t got = bf_message_receive(sock, message, sizeof(*message), fd, MSG_DONTWAIT);
 
-	*fd = -1;
-	do
-		got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	while (got < 0 && errno == EINTR);
-	if (got < 0 && errno == EAGAIN) {
+	if (got == -EAGAIN) {
 		message->kind = 0;
 		return true;
 	}
-	head = CMSG_FIRSTHDR(&msg);
-	if (got > 0 && head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
-		memcpy(fd, CMSG_DATA(head), sizeof(int));
 	if (got == (ssize_t)sizeof(*message) && message->magic == HALL_MAGIC &&
 	    message->version == PROTOCOL_VERSION)
 		return true;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/message.h"
 #include "base/own.h"
 #include "server/gpu.h"
 #include "server/reply.h"
@@ -195,28 +196,6 @@ void talker_request(struct gpu *gpu, struct talker *talker, const struct protoco
 	answer(gpu, talker, &request, &err, body, bytes, start_ns);
 }
 
-/* A message and a descriptor that came with it, or -1. */
-static ssize_t receive(int sock, void *to, size_t room, int *fd)
-{
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec data = { to, room };
-	struct msghdr message = { .msg_iov = &data,
-				  .msg_iovlen = 1,
-				  .msg_control = control.room,
-				  .msg_controllen = sizeof(control.room) };
-	struct cmsghdr *head;
-	ssize_t got = recvmsg(sock, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-
-	*fd = -1;
-	head = CMSG_FIRSTHDR(&message);
-	if (got > 0 && head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
-		memcpy(fd, CMSG_DATA(head), sizeof(int));
-	return message.msg_flags & MSG_TRUNC ? -EMSGSIZE : got;
-}
-
 /* The program's process is there, with its filter on. */
 static void started(struct gpu *gpu, struct talker *talker, const struct protocol_started *message,
 		    int listener)
@@ -250,7 +229,7 @@ void talker_work(struct gpu *gpu, struct talker *talker)
 		talker_drop(gpu, talker);
 		return;
 	}
-	got = receive(talker->sock, &message, sizeof(message), &fd);
+	got = bf_message_receive(talker->sock, &message, sizeof(message), &fd, MSG_DONTWAIT);
 	if (talker->vgpu && got == (ssize_t)sizeof(message.started)) {
 		started(gpu, talker, &message.started, fd);
 		return;

@@ -11,11 +11,12 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/message.h"
 #include "base/own.h"
 #include "base/process.h"
 #include "server/gpu.h"
 
-enum { AUDIT_MS = 1000, LAST_MS = 10000, STEWARD_LIMIT_S = 5 };
+enum { AUDIT_MS = 1000, LAST_MS = 10000, STEWARD_LIMIT_MS = 5000 };
 
 /* When its last run has ended, those it ended still have to die: what they had is given back then. */
 static bool is_over(struct vgpu *vgpu, uint64_t *give_up_ns)
@@ -105,28 +106,17 @@ void vgpus_reap_workers(struct gpu *gpu)
  * warden asks under its lock. */
 static int ask_steward(const struct run *run, const struct protocol_notice *notice)
 {
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
 	struct protocol_stewarded answer;
-	struct iovec data = { &answer, sizeof(answer) };
-	struct msghdr message = { .msg_iov = &data,
-				  .msg_iovlen = 1,
-				  .msg_control = control.room,
-				  .msg_controllen = sizeof(control.room) };
-	struct cmsghdr *head;
+	struct pollfd wait_for = { run->sock, POLLIN, 0 };
 	ssize_t got;
 	int fd = -1;
 
 	if (send(run->sock, notice, sizeof(*notice), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(*notice))
 		return -EPIPE;
-	do
-		got = recvmsg(run->sock, &message, MSG_CMSG_CLOEXEC);
-	while (got < 0 && errno == EINTR);
-	head = CMSG_FIRSTHDR(&message);
-	if (got > 0 && head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
-		memcpy(&fd, CMSG_DATA(head), sizeof(int));
+	/* The socket itself does not wait: it was accepted so. */
+	got = poll(&wait_for, 1, STEWARD_LIMIT_MS) == 1
+		      ? bf_message_receive(run->sock, &answer, sizeof(answer), &fd, MSG_DONTWAIT)
+		      : -ETIMEDOUT;
 	if (got != (ssize_t)sizeof(answer) || answer.magic != PROTOCOL_MAGIC || (answer.rc && fd >= 0)) {
 		if (fd >= 0)
 			close(fd);
@@ -215,14 +205,12 @@ int run_start(struct talker *talker, const struct protocol_started *started, int
 	cleanup_close int filter = listener;
 	cleanup_free struct run *run = new_run(talker, started);
 	struct warden_reach reach = { steward_get_fd, steward_open_memory, run };
-	struct timeval limit = { .tv_sec = STEWARD_LIMIT_S };
 	int rc;
 
 	if (!run)
 		return bf_fail(err, ENOMEM, "out of memory");
 	if (!is_his(talker, started))
 		return bf_fail(err, EPERM, "process %d is not yours to run here", started->program_pid);
-	setsockopt(talker->sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	rc = gpu->device->ops->supervise ? gpu->device->ops->supervise(gpu->device, started->front_pid, err)
 					 : 0;
 	if (!rc)

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/message.h"
 #include "base/own.h"
 
 static int body_file(const char *body, size_t bytes)
@@ -28,12 +29,6 @@ static int body_file(const char *body, size_t bytes)
 
 bool reply_send(int sock, struct protocol_reply *reply, const char *body, size_t bytes)
 {
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec data = { reply, sizeof(*reply) };
-	struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1 };
 	cleanup_close int file = body ? body_file(body, bytes) : -1;
 
 	if (body && file < 0) {
@@ -41,18 +36,7 @@ bool reply_send(int sock, struct protocol_reply *reply, const char *body, size_t
 		snprintf(reply->text, sizeof(reply->text),
 			 "no file for the answer; see the limits of belfryd");
 	}
-	if (file >= 0) {
-		struct cmsghdr *head;
-
-		message.msg_control = control.room;
-		message.msg_controllen = sizeof(control.room);
-		head = CMSG_FIRSTHDR(&message);
-		head->cmsg_level = SOL_SOCKET;
-		head->cmsg_type = SCM_RIGHTS;
-		head->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(head), &file, sizeof(int));
-	}
-	return sendmsg(sock, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(*reply);
+	return !bf_message_send(sock, reply, sizeof(*reply), file, MSG_DONTWAIT);
 }
 
 struct protocol_reply reply_of(const struct bf_error *err)

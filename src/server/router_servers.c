@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/message.h"
 #include "base/own.h"
 #include "base/process.h"
 #include "server/router_inside.h"
@@ -116,24 +117,7 @@ struct hall_message router_message(const struct router *router, enum hall_kind k
 /* One message and the connection that goes with it: 0 or -errno. */
 static int send_message(int sock, const struct hall_message *message, int fd)
 {
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec data = { (void *)(uintptr_t)message, sizeof(*message) };
-	struct msghdr msg = { .msg_iov = &data, .msg_iovlen = 1 };
-	struct cmsghdr *head;
-
-	if (fd >= 0) {
-		msg.msg_control = control.room;
-		msg.msg_controllen = sizeof(control.room);
-		head = CMSG_FIRSTHDR(&msg);
-		head->cmsg_level = SOL_SOCKET;
-		head->cmsg_type = SCM_RIGHTS;
-		head->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(head), &fd, sizeof(int));
-	}
-	return sendmsg(sock, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+	return bf_message_send(sock, message, sizeof(*message), fd, MSG_DONTWAIT);
 }
 
 int router_server_send(struct router_server *server, const struct hall_message *message)

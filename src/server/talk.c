@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/folder.h"
+#include "base/message.h"
 #include "base/own.h"
 #include "base/process.h"
 
@@ -279,35 +280,6 @@ int talk_start(const struct talk_place *place, const char *daemon, struct bf_err
 	return start_locked(place, daemon, err);
 }
 
-/* A message, and the file that came along or -1. Its length, or -errno; -EMSGSIZE if it is longer than there is
- * room. */
-static ssize_t receive(int sock, void *to, size_t room, int *file)
-{
-	union {
-		struct cmsghdr align;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct iovec data = { to, room };
-	struct msghdr msg = { .msg_iov = &data,
-			      .msg_iovlen = 1,
-			      .msg_control = control.room,
-			      .msg_controllen = sizeof(control.room) };
-	struct cmsghdr *head;
-	ssize_t got;
-
-	*file = -1;
-	do
-		got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	while (got < 0 && errno == EINTR);
-	if (got < 0)
-		return -errno;
-	head = CMSG_FIRSTHDR(&msg);
-	if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
-	    head->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(file, CMSG_DATA(head), sizeof(int));
-	return msg.msg_flags & MSG_TRUNC ? -EMSGSIZE : got;
-}
-
 /* The whole of a sealed file, with a NUL after it. Not mapped: in a supervised process that would be a call to the
  * warden. */
 static int read_body(int file, char **body, struct bf_error *err)
@@ -377,7 +349,7 @@ int talk_ask(int sock, const struct protocol_request *request, struct protocol_r
 	memset(reply, 0, sizeof(*reply));
 	if (send(sock, request, sizeof(*request), MSG_NOSIGNAL) != (ssize_t)sizeof(*request))
 		return bf_fail(err, errno, "belfryd cannot be asked: %s", strerror(errno));
-	rc = check_reply(reply, receive(sock, reply, sizeof(*reply), &file), err);
+	rc = check_reply(reply, bf_message_receive(sock, reply, sizeof(*reply), &file, 0), err);
 	if (rc || !body || file < 0)
 		return rc;
 	return read_body(file, body, err);
