@@ -119,13 +119,26 @@ static void accept_all(struct server *server)
 		poll(NULL, 0, LATER_MS); /* whoever waits there waits until somebody has closed something */
 }
 
+/* When it may end if nobody uses it. Under the lock. */
+static uint64_t ends_ns(const struct server *server)
+{
+	return server->deadline_ns > server->stay_ns ? server->deadline_ns : server->stay_ns;
+}
+
 /* Nobody may be just about to open a file: whoever looks for a software GPU holds the folder's other lock meanwhile. */
 static bool may_end(struct server *server)
 {
 	cleanup_close int lock = open_in(server->options.folder, "lock");
 	struct sockaddr_un address;
+	bool is_wanted;
 
 	if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB))
+		return false;
+	/* Somebody may have found us and opened a file since we looked; from here on nobody can find us. */
+	pthread_mutex_lock(&server->lock);
+	is_wanted = server->file_count > 0 || bf_now_ns() < ends_ns(server);
+	pthread_mutex_unlock(&server->lock);
+	if (is_wanted)
 		return false;
 	if (!fill_address(server->options.folder, &address))
 		unlink(address.sun_path);
@@ -141,7 +154,7 @@ static int look_at_clock(struct server *server, bool *is_over)
 	pthread_mutex_lock(&server->lock);
 	*is_over = server->is_stopping;
 	is_used = server->file_count > 0;
-	deadline_ns = server->deadline_ns > server->stay_ns ? server->deadline_ns : server->stay_ns;
+	deadline_ns = ends_ns(server);
 	pthread_mutex_unlock(&server->lock);
 	if (*is_over || is_used)
 		return -1;
