@@ -16,6 +16,9 @@ fixed=
 if [ "$sanitizers" = thread ] && setarch "$(uname -m)" -R true 2>/dev/null; then
 	fixed="setarch $(uname -m) -R"
 fi
-# The fuzzers' first inputs are left to `make fuzz`, which has the sanitizers too.
+# The fuzzers' first inputs are left to `make fuzz`, which has the sanitizers too; what has no threads, to the other
+# sanitizers.
+left_out='--no-suite fuzz'
+[ "$sanitizers" != thread ] || left_out="$left_out --no-suite pure"
 # shellcheck disable=SC2086 # a command and its words, or nothing
-exec $fixed tools/test.sh "$build" --timeout-multiplier 4 --no-suite fuzz
+exec $fixed tools/test.sh "$build" --timeout-multiplier 4 $left_out
