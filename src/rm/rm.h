@@ -99,6 +99,7 @@ const struct rm_class *rm_class_find(uint32_t id);
 #define RM_CTRL_DISABLE_CHANNELS 0x2080110bu
 /* Moves a channel's USERD and ring to other memory: with CAP_SYS_ADMIN, a way around the gate. */
 #define RM_CTRL_FIFO_UPDATE_CHANNEL_INFO 0x20801116u
+#define RM_CTRL_SET_PREEMPTION 0x20801210u
 #define RM_CTRL_ROOT_IDLE_CHANNELS 0x00000283u
 #define RM_CTRL_FIFO_IDLE_CHANNELS 0x00801714u
 #define RM_CTRL_GET_TIME 0x20800403u /* {u64 ns} of the GPU's PTIMER */

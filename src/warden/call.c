@@ -507,6 +507,35 @@ static struct answer refuse_idle(struct site *site)
 	return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a wait under the GPU's lock");
 }
 
+enum {
+	PREEMPTION_SIZE =
+		32, /* NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS: flags, channel, graphics, compute... */
+	PREEMPTION_FLAGS_AT = 0,
+	PREEMPTION_COMPUTE_AT = 12,
+	PREEMPTION_SETS_COMPUTE = 1,
+	PREEMPTION_ANYWHERE =
+		2, /* in mid-kernel; less waits for blocks or kernels to end (measured, docs/driver.md) */
+};
+
+/* A program whose kernels cannot be interrupted could not be stopped, and would keep everybody else waiting. libcuda sets
+ * what we want; whoever wants less is told that it has it. */
+static struct answer preemption_call(struct site *site)
+{
+	uint8_t params[PREEMPTION_SIZE];
+	uint32_t flags, compute, anywhere = PREEMPTION_ANYWHERE;
+
+	/* Of another size or out of reach: the driver says what is wrong with it. */
+	if (site->call.params_size != sizeof(params) ||
+	    site_peek(site, site->call.params, params, sizeof(params)))
+		return PASS;
+	memcpy(&flags, params + PREEMPTION_FLAGS_AT, sizeof(flags));
+	memcpy(&compute, params + PREEMPTION_COMPUTE_AT, sizeof(compute));
+	if (!(flags & PREEMPTION_SETS_COMPUTE) || compute == PREEMPTION_ANYWHERE)
+		return PASS;
+	memcpy(params + PREEMPTION_COMPUTE_AT, &anywhere, sizeof(anywhere));
+	return RETURN(site_perform(site, params, sizeof(params)));
+}
+
 static struct answer control_call(struct site *site)
 {
 	switch (site->call.class_id) {
@@ -519,6 +548,8 @@ static struct answer control_call(struct site *site)
 	case RM_CTRL_DISABLE_CHANNELS:	       /* would undo a hard stop */
 	case RM_CTRL_FIFO_UPDATE_CHANNEL_INFO: /* would point a channel back at the program's own USERD */
 		return site_refuse(site, RM_ERR_INSUFFICIENT_PERMISSIONS, "a control that moves channels");
+	case RM_CTRL_SET_PREEMPTION:
+		return preemption_call(site);
 	case RM_CTRL_ROOT_IDLE_CHANNELS:
 	case RM_CTRL_FIFO_IDLE_CHANNELS:
 		return refuse_idle(site);

@@ -215,6 +215,57 @@ static void waits_under_the_gpus_lock_are_refused(void)
 	run_well(program_waits_under_the_lock);
 }
 
+/* A driver that notes which preemption mode it is asked for. */
+static const struct device_ops *ops_before;
+static uint32_t modes[4];
+static unsigned mode_count;
+
+static int noting_call(struct device *device, int fd, uint32_t nr, void *arg, uint32_t size)
+{
+	const struct rm_arg_control *control = arg;
+
+	if (nr == RM_ESC_CONTROL && control->cmd == RM_CTRL_SET_PREEMPTION && mode_count < 4)
+		memcpy(&modes[mode_count++], (const char *)(uintptr_t)control->params + 12, sizeof(uint32_t));
+	return ops_before->call(device, fd, nr, arg, size);
+}
+
+static void note_modes(struct card *card)
+{
+	static struct device_ops ops;
+
+	ops_before = card->device->ops;
+	ops = *ops_before;
+	ops.call = noting_call;
+	card->device->ops = &ops;
+}
+
+static void program_wants_not_to_be_interrupted(struct actor *a)
+{
+	uint32_t params[8] = { 1, STAGE_CHANNEL };
+
+	actor_context(a);
+	for (uint32_t mode = 0; mode < 2; mode++) {
+		params[3] = mode;
+		actor_control(a, STAGE_SUBDEVICE, RM_CTRL_SET_PREEMPTION, params, sizeof(params));
+		CHECK_EQUAL(params[3], mode); /* it believes to have it */
+	}
+	actor_say(a, 'm');
+}
+
+static void kernels_can_be_interrupted_whatever_the_program_wants(void)
+{
+	const struct warden_options options = { .mem_bytes = 64 * MIB, .interleave = -1 };
+	struct stage s;
+
+	mode_count = 0;
+	stage_start_changed(&s, &options, note_modes, program_wants_not_to_be_interrupted, 0);
+	stage_until(&s, 'm');
+	CHECK_EQUAL(mode_count, 2);
+	CHECK(modes[0] == 2 && modes[1] == 2);
+	stage_go_on(&s);
+	stage_end_well(&s);
+}
+
 static void calls_around_the_ledger_are_refused(void)
 {
 	enum { OF_A_CONTEXT = 7 }; /* device, subdevice, address space, memory, group, channel, engine */
@@ -510,6 +561,7 @@ int main(void)
 	STAGE_TEST(xfer_is_refused);
 	STAGE_TEST(calls_around_the_ledger_are_refused);
 	STAGE_TEST(waits_under_the_gpus_lock_are_refused);
+	STAGE_TEST(kernels_can_be_interrupted_whatever_the_program_wants);
 	STAGE_TEST(io_uring_reaches_nothing);
 	STAGE_TEST(calls_of_32bit_programs_do_not_exist);
 	STAGE_TEST(calls_of_x32_programs_do_not_exist);
