@@ -142,7 +142,9 @@ struct gpu {
 
 	pthread_t turner;
 	bool has_turner;
-	int turner_wake; /* an eventfd: the gate's poller and the main thread write to it */
+	int turner_wake;		   /* an eventfd: the gate's poller and the main thread write to it */
+	uint64_t turner_want, turner_seen; /* how often it was waited for, and has been around since */
+	pthread_cond_t turned;
 	_Atomic bool is_ending;
 	const char *why; /* it ends; NULL: it was told to */
 
@@ -209,6 +211,8 @@ void talker_drop(struct gpu *gpu, struct talker *talker);
 int turner_start(struct gpu *gpu, struct bf_error *err);
 void turner_end(struct gpu *gpu);
 void turner_wake(struct gpu *gpu); /* from any thread */
+/* Wait until it has acted upon what is so now, a second at the most. With the lock, which is let go meanwhile. */
+void turner_wait(struct gpu *gpu);
 /* A program has come or the last one has gone, or somebody outside holds it. With the lock. */
 void turner_note(struct vgpu *vgpu);
 

@@ -285,6 +285,7 @@ int gpu_server_main(int hall)
 	snprintf(gpu.socket, sizeof(gpu.socket), "%s", message.socket);
 	pthread_mutex_init(&gpu.lock, NULL);
 	pthread_cond_init(&gpu.unpinned, NULL);
+	pthread_cond_init(&gpu.turned, NULL);
 	if (start(&gpu, message.flags & PROTOCOL_ANY_DRIVER, &err)) {
 		gpu_hall_tell_failed(hall, err.text);
 		gpu.socket[0] = 0;

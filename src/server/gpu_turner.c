@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -15,12 +16,27 @@ static const uint64_t probe_soon_ns = 100000, probe_later_ns = 2000000;
 /* Somebody who rang this lately has work. */
 static const uint64_t rang_lately_ns = 100000;
 
+enum { WAIT_S = 1 };
+
 void turner_wake(struct gpu *gpu)
 {
 	uint64_t one = 1;
 
 	if (write(gpu->turner_wake, &one, sizeof(one)) < 0)
 		return; /* it is awake already */
+}
+
+void turner_wait(struct gpu *gpu)
+{
+	uint64_t want = ++gpu->turner_want;
+	struct timespec limit;
+
+	clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_sec += WAIT_S;
+	turner_wake(gpu);
+	while (gpu->has_turner && gpu->turner_seen < want)
+		if (pthread_cond_timedwait(&gpu->turned, &gpu->lock, &limit))
+			return;
 }
 
 void turner_note(struct vgpu *vgpu)
@@ -255,17 +271,20 @@ static void *turner_main(void *arg)
 {
 	struct gpu *gpu = arg;
 	struct sched_order order;
-	uint64_t next_ns;
+	uint64_t next_ns, want;
 
 	prctl(PR_SET_NAME, "belfry-turner");
 	prctl(PR_SET_TIMERSLACK, 1);
 	while (!gpu->is_ending) {
 		gpu_lock(gpu);
+		want = gpu->turner_want;
 		look(gpu);
 		meter_look(gpu, bf_now_ns());
 		while (sched_next(gpu->sched, bf_now_ns(), &order))
 			carry_out(gpu, &order);
 		next_ns = next_look_ns(gpu);
+		gpu->turner_seen = want;
+		pthread_cond_broadcast(&gpu->turned);
 		gpu_unlock(gpu);
 		wait_until(gpu, next_ns);
 	}

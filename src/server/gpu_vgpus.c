@@ -171,7 +171,7 @@ int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct 
 	sched_set(gpu->sched, vgpu->sched, &share, bf_now_ns());
 	gpu_trace(vgpu, TRACE_SET, bf_now_ns(), next.request_ppm);
 	gpu_hall_tell_vgpu(gpu, vgpu);
-	turner_wake(gpu);
+	turner_wait(gpu);
 	return 0;
 }
 
@@ -248,7 +248,7 @@ int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct b
 		sched_bench(gpu->sched, vgpu->sched, false, bf_now_ns());
 	}
 	turner_note(vgpu);
-	turner_wake(gpu);
+	turner_wait(gpu); /* when we say that it is open, it is, or waits its turn */
 	return 0;
 }
 

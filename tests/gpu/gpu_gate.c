@@ -91,7 +91,7 @@ static void hold_once(const char *name, struct hold *h, uint64_t hold_us)
 		fail("belfry open %s failed", name);
 	h->opened_ns = now_ns();
 	/* time for the backlog, and an uneven phase against the program's pace */
-	sleep_us(10000 + (uint64_t)(rand() % 5000));
+	sleep_us(20000 + (uint64_t)(rand() % 5000));
 }
 
 static void count_hold(const struct hold_log *log, const struct hold *h, struct tally *t)
