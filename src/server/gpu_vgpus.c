@@ -204,51 +204,71 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 	gpu_lock(gpu);
 }
 
+static bool is_free(enum protocol_op op)
+{
+	return op == PROTOCOL_OPEN || op == PROTOCOL_RESUME;
+}
+
+/* Without the lock: a stop takes a while. */
+static int tell_warden(struct vgpu *vgpu, enum protocol_op op, struct bf_error *err)
+{
+	int rc = 0;
+
+	if (!vgpu->warden)
+		return 0;
+	vgpu_pin(vgpu);
+	gpu_unlock(vgpu->gpu);
+	if (!is_free(op))
+		warden_hold(vgpu->warden);
+	if (op == PROTOCOL_STOP)
+		rc = warden_stop(vgpu->warden, err);
+	else if (is_free(op))
+		rc = warden_resume(vgpu->warden, err);
+	gpu_lock(vgpu->gpu);
+	vgpu_unpin(vgpu);
+	return rc;
+}
+
+/* What came of it, for sched, which has it back if it is free. */
+static void tell_sched(struct vgpu *vgpu, enum protocol_op op)
+{
+	struct sched *sched = vgpu->gpu->sched;
+	uint64_t now_ns = bf_now_ns();
+
+	vgpu->is_stopped = op == PROTOCOL_STOP;
+	if (op == PROTOCOL_STOP)
+		sched_stopped(sched, vgpu->sched, now_ns);
+	else if (is_free(op))
+		sched_resumed(sched, vgpu->sched, now_ns);
+	sched_bench(sched, vgpu->sched, vgpu->order != VGPU_FREE, now_ns);
+	turner_note(vgpu);
+	turner_wait(vgpu->gpu); /* when we say that it is open, it is, or waits its turn */
+}
+
 /* What the operator asks for comes before what sched decides: it is benched meanwhile. */
 int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct bf_error *err)
 {
+	static const enum trace_kind traces[] = {
+		[VGPU_FREE] = TRACE_RESUME, [VGPU_HELD] = TRACE_CLOSE, [VGPU_STOPPED] = TRACE_STOP
+	};
 	struct gpu *gpu = vgpu->gpu;
-	bool is_free = op == PROTOCOL_OPEN || op == PROTOCOL_RESUME;
-	int rc = 0;
+	int rc;
 
 	wait_unpinned(vgpu);
-	if (is_free && vgpu->order == VGPU_FREE)
-		return 0;
 	/* Resume lets go what was stopped and leaves a hold; open ends both. */
-	if (op == PROTOCOL_RESUME && vgpu->order == VGPU_HELD)
+	if (is_free(op) && (vgpu->order == VGPU_FREE || (op == PROTOCOL_RESUME && vgpu->order == VGPU_HELD)))
 		return 0;
-	if (!is_free)
-		sched_bench(gpu->sched, vgpu->sched, true, bf_now_ns());
-	vgpu->open_ns = op == PROTOCOL_HOLD && for_us ? bf_now_ns() + for_us * 1000 : 0;
-	if (vgpu->warden) {
-		vgpu_pin(vgpu);
-		gpu_unlock(gpu);
-		if (!is_free)
-			warden_hold(vgpu->warden);
-		if (op == PROTOCOL_STOP)
-			rc = warden_stop(vgpu->warden, err);
-		else if (is_free)
-			rc = warden_resume(vgpu->warden, err);
-		gpu_lock(gpu);
-		vgpu_unpin(vgpu);
-	}
-	if (rc)
+	sched_bench(gpu->sched, vgpu->sched, true, bf_now_ns());
+	rc = tell_warden(vgpu, op, err);
+	if (rc) {
+		sched_bench(gpu->sched, vgpu->sched, vgpu->order != VGPU_FREE, bf_now_ns());
+		turner_wake(gpu);
 		return rc;
-	gpu_trace(vgpu,
-		  op == PROTOCOL_STOP ? TRACE_STOP
-		  : is_free	      ? TRACE_RESUME
-				      : TRACE_CLOSE,
-		  bf_now_ns(), 0);
-	if (op == PROTOCOL_STOP)
-		sched_stopped(gpu->sched, vgpu->sched, bf_now_ns());
-	vgpu->order = op == PROTOCOL_STOP ? VGPU_STOPPED : op == PROTOCOL_HOLD ? VGPU_HELD : VGPU_FREE;
-	vgpu->is_stopped = op == PROTOCOL_STOP;
-	if (is_free) {
-		sched_resumed(gpu->sched, vgpu->sched, bf_now_ns());
-		sched_bench(gpu->sched, vgpu->sched, false, bf_now_ns());
 	}
-	turner_note(vgpu);
-	turner_wait(gpu); /* when we say that it is open, it is, or waits its turn */
+	vgpu->order = op == PROTOCOL_STOP ? VGPU_STOPPED : op == PROTOCOL_HOLD ? VGPU_HELD : VGPU_FREE;
+	vgpu->open_ns = op == PROTOCOL_HOLD && for_us ? bf_now_ns() + for_us * 1000 : 0;
+	gpu_trace(vgpu, traces[vgpu->order], bf_now_ns(), 0);
+	tell_sched(vgpu, op);
 	return 0;
 }
 
