@@ -10,6 +10,8 @@ export BELFRY_SOFT="mem=1G,linger=2,name=many$$" BELFRY_SOCKET="$work/belfryd.so
 load="$BELFRY_BUILD_DIR/bench/load"
 saxpy="$BELFRY_BUILD_DIR/tests/gpu/gpu_saxpy"
 idle=200 processes=50 kills=60
+# With a sanitizer everything is many times slower.
+grep -qE '__(asan|tsan)_init' "$belfry" && processes=10 kills=15
 RANDOM=$$
 
 : >"$work/conf"
