@@ -3,10 +3,10 @@
 # Lists of process numbers are split on purpose, and functions are called by name:
 # shellcheck disable=SC1091,SC2015,SC2048,SC2086,SC2317
 # How soon a change of the shares is felt: change.sh [TIMES] (default 20). Two busy vGPUs of 50:50; belfry set makes it
-# 20:80 and back, so often. From the return of the last belfry set to the end of the first 20 ms in which the shares of
-# the work done are within 5 points of the new ones; and the same of 100 ms, for who hands the GPU over less often: how
-# much of the time the shares stay there tells which of them means something.
-# Goal: 50 ms and those 20 ms; no launch lost or done twice.
+# 20:80 and back, so often. From the return of the last belfry set to the end of the first 100 ms (a round) in which the
+# shares of the work done are within 5 points of the new ones; and the same of 20 ms, which is shorter than a slice, for
+# who has set a shorter round: how much of the time the shares stay there tells which of them means something.
+# Goal: 50 ms and those 100 ms; no launch lost or done twice.
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../tests/gpu/common.sh"
 . "$HERE/vgpus.sh"
