@@ -11,6 +11,8 @@ except ImportError:
     print("skipped: no PyTorch")
     sys.exit(77)
 
+from pair import decode_graph
+
 torch.manual_seed(0)
 torch.backends.cuda.matmul.allow_tf32 = True
 
@@ -56,26 +58,11 @@ def train_step_ms():
 
 
 def decode_step_ms():
-    weights = [torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in range(32)]
-    x = torch.randn(8, 4096, device="cuda", dtype=torch.bfloat16)
-
-    def step():
-        y = x
-        for w in weights:
-            y = torch.nn.functional.silu(y @ w) * 0.02
-        return y
-
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.no_grad(), torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.no_grad(), torch.cuda.graph(graph):
-        step()
+    graph, _, operands = decode_graph()
     median_ms(graph.replay, 1, 50)
-    return median_ms(graph.replay, 200, 1)
+    took = median_ms(graph.replay, 200, 1)
+    del operands  # the graph has read them until here
+    return took
 
 
 print(json.dumps({"gemm_tflops": round(gemm_tflops(), 2), "train_step_ms": round(train_step_ms(), 4),

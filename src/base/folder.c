@@ -40,3 +40,23 @@ int bf_runtime_folder(char *to, size_t room, struct bf_error *err)
 			       "folder for sockets: its path is too long; set BELFRY_RUNTIME_DIR");
 	return bf_own_folder(to, "BELFRY_RUNTIME_DIR", err);
 }
+
+int bf_find_beside(const char *variable, const char *const *candidates, char *path, size_t room)
+{
+	const char *given = variable ? getenv(variable) : NULL;
+	ssize_t length = readlink("/proc/self/exe", path, room - 1);
+	char *slash;
+
+	if (given && *given)
+		return snprintf(path, room, "%s", given) < (int)room ? 0 : -ENAMETOOLONG;
+	path[length > 0 ? length : 0] = 0;
+	slash = strrchr(path, '/');
+	if (!slash)
+		return -ENOENT;
+	for (; *candidates; candidates++) {
+		snprintf(slash + 1, room - (size_t)(slash + 1 - path), "%s", *candidates);
+		if (!access(path, F_OK))
+			return 0;
+	}
+	return -ENOENT;
+}

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/folder.h"
 #include "base/units.h"
 #include "cli/soft.h"
 
@@ -50,33 +51,11 @@ void cli_gpu_settle(struct cli_gpu *gpu)
 	fputs("belfry: no NVIDIA GPU here; taking the software GPU, as --gpu soft would\n", stderr);
 }
 
-/* The first of these, counted from the folder belfry is in, that exists: in the build folder, where it is installed,
- * and in the portable folder. */
-static int find_beside(const char *const *candidates, char *path, size_t room)
-{
-	ssize_t length = readlink("/proc/self/exe", path, room - 1);
-	char *slash;
-
-	path[length > 0 ? length : 0] = 0;
-	slash = strrchr(path, '/');
-	if (!slash)
-		return -ENOENT;
-	for (; *candidates; candidates++) {
-		snprintf(slash + 1, room - (size_t)(slash + 1 - path), "%s", *candidates);
-		if (!access(path, F_OK))
-			return 0;
-	}
-	return -ENOENT;
-}
-
 static int find_server(char *path, size_t room, struct bf_error *err)
 {
 	static const char *const candidates[] = { "belfry-soft", "../libexec/belfry/belfry-soft", NULL };
-	const char *given = getenv("BELFRY_SOFT_SERVER");
 
-	if (given && *given)
-		return snprintf(path, room, "%s", given) < (int)room ? 0 : -ENAMETOOLONG;
-	if (find_beside(candidates, path, room))
+	if (bf_find_beside("BELFRY_SOFT_SERVER", candidates, path, room))
 		return bf_fail(err, ENOENT,
 			       "belfry-soft is not installed; it belongs beside belfry or in libexec/belfry");
 	return 0;
@@ -89,7 +68,7 @@ static int find_library(char *path, size_t room, struct bf_error *err)
 						  "../lib/belfry/soft/libcuda.so.1", "soft/libcuda.so.1",
 						  NULL };
 
-	if (find_beside(candidates, path, room))
+	if (bf_find_beside(NULL, candidates, path, room))
 		return bf_fail(
 			err, ENOENT,
 			"the software GPU's libcuda.so.1 is not installed; it belongs in lib/belfry/soft");

@@ -231,6 +231,10 @@ static struct json_object *gpu_json(struct gpu *gpu, uint64_t used_bytes, uint64
 	json_object_object_add(to, "mem", mem);
 	put_text(to, "sharing", sharing_names[sched_sharing(gpu->sched) % 3]);
 	put_text(to, "time_source", gpu->time_source);
+	if (gpu->turns) {
+		put_number(to, "time_error_ns", turns_error_ns(gpu->turns));
+		put_number(to, "records_lost", turns_lost(gpu->turns));
+	}
 	put_number(to, "now_ns", bf_now_ns());
 	put_number(to, "uptime_ns", bf_now_ns() - gpu->started_ns);
 	put_number(to, "busy_ns", busy_ns);

@@ -62,28 +62,6 @@ static int fail(const struct bf_error *err)
 	return 1;
 }
 
-/* The first of these, counted from the folder belfryd is in, that exists: in the build folder, where it is installed,
- * and in the portable folder. */
-static int find_beside(const char *variable, const char *const *candidates, char *path, size_t room)
-{
-	const char *given = getenv(variable);
-	ssize_t length = readlink("/proc/self/exe", path, room - 1);
-	char *slash;
-
-	if (given && *given)
-		return snprintf(path, room, "%s", given) < (int)room ? 0 : -ENAMETOOLONG;
-	path[length > 0 ? length : 0] = 0;
-	slash = strrchr(path, '/');
-	if (!slash)
-		return -ENOENT;
-	for (; *candidates; candidates++) {
-		snprintf(slash + 1, room - (size_t)(slash + 1 - path), "%s", *candidates);
-		if (!access(path, X_OK))
-			return 0;
-	}
-	return -ENOENT;
-}
-
 static int read_config(void *context, struct config *config, struct bf_error *err)
 {
 	const struct belfryd *belfryd = context;
@@ -147,7 +125,7 @@ static int start_soft(void *context, char *folder, size_t room, struct bf_error 
 	const struct belfryd *belfryd = context;
 	char server[PATH_MAX];
 
-	if (find_beside("BELFRY_SOFT_SERVER", candidates, server, sizeof(server)))
+	if (bf_find_beside("BELFRY_SOFT_SERVER", candidates, server, sizeof(server)))
 		return bf_fail(
 			err, ENOENT,
 			"belfry-soft is not installed; it belongs beside belfryd or in libexec/belfry");
@@ -195,7 +173,7 @@ static pid_t start_metrics(void *context, const struct config *config, const cha
 	char path[PATH_MAX];
 	pid_t parent = getpid(), pid;
 
-	if (find_beside("BELFRY_METRICS", candidates, path, sizeof(path)))
+	if (bf_find_beside("BELFRY_METRICS", candidates, path, sizeof(path)))
 		return bf_fail(err, ENOENT,
 			       "belfry-metrics is not installed; it belongs beside belfryd or in "
 			       "libexec/belfry");
