@@ -4,7 +4,8 @@
 # shellcheck disable=SC1091,SC2015,SC2048,SC2086,SC2317
 # What one vGPU costs its program, native against under Belfry in turn, and what belfryd costs when nothing happens:
 # cost.sh [PAIRS [PYTORCH-PAIRS [VGPUS]]] (default 5, 3 and 1000). CPU time over 10 s with no vGPU, with an idle program,
-# and with idle vGPUs. Goal: within 1 %, and 1 % of one core.
+# and with idle vGPUs. Goal: programs within 1 % (a launch that is waited for, of one empty kernel or of a graph of 32 tiny
+# ones, has microseconds instead: 1.5 more), and 1 % of one core.
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../tests/gpu/common.sh"
 . "$HERE/vgpus.sh"
@@ -17,12 +18,23 @@ torch_pairs=${2:-3}
 vgpus=${3:-1000}
 status=0
 
-# pair LOG program…: one native run, one on the vGPU; only whole lines of JSON are kept.
+run_native() {
+	native 120 "$@" 2>>"$WORK/err" | sed -n 's/^{/native {/p'
+}
+
+run_belfry() {
+	timeout -k 5 120 "$BELFRY" run b-cost -- "$@" 2>>"$WORK/err" | sed -n 's/^{/belfry {/p'
+}
+
+# pair NUMBER LOG program…: one native run, one on the vGPU, who is first changes: the second finds the GPU warmer. Only
+# whole lines of JSON are kept.
 pair() {
-	local log=$1
-	shift
-	native 120 "$@" 2>"$WORK/err" | sed -n 's/^{/native {/p' >>"$log"
-	timeout -k 5 120 "$BELFRY" run b-cost -- "$@" 2>>"$WORK/err" | sed -n 's/^{/belfry {/p' >>"$log"
+	local number=$1 log=$2 order=(run_native run_belfry) one
+	shift 2
+	[ $((number % 2)) = 1 ] || order=(run_belfry run_native)
+	for one in "${order[@]}"; do
+		"$one" "$@" >>"$log"
+	done
 }
 
 # idle_cpu WHAT: a line "WHAT PROCESSES PERCENT" to $WORK/cpu.
@@ -54,11 +66,11 @@ for i in $(seq "$vgpus"); do
 done
 
 for i in $(seq "$pairs"); do
-	pair "$WORK/api" "$BENCH_BIN/overhead" --repeats "$(is_soft && echo 1 || echo 7)"
+	pair "$i" "$WORK/api" "$BENCH_BIN/overhead" --repeats "$(is_soft && echo 1 || echo 7)"
 done
 if has_torch; then
 	for i in $(seq "$torch_pairs"); do
-		pair "$WORK/torch" python3 "$HERE/overhead_torch.py"
+		pair "$i" "$WORK/torch" python3 "$HERE/overhead_torch.py"
 	done
 else
 	echo "no PyTorch: its part is left out"
@@ -77,12 +89,15 @@ awk -F'\t' '
 BEGIN { printf "%-24s %10s %12s\n", "belfryd when idle", "processes", "% of a core" }
 { printf "%-24s %10d %12.2f\n", $1, $2, $3; if ($3 > 1) over = 1; n++ }
 END { exit n < 3 || over }' "$WORK/cpu" || { echo "FAILED: more than 1 % of a core"; status=1; }
-# of times less is better, of TFLOP/s more; the fifth column is the ratio
-slow=$(awk '$1 ~ /_us$|_ms$/ && $5 > 1.01 { print $1 } $1 ~ /tflops$/ && $5 < 0.99 { print $1 }' "$WORK/tables" | xargs)
+# of times less is better, of TFLOP/s more; the fourth column is the difference, the fifth the ratio
+slow=$(awk '
+	$1 == "launch_sync_us" || $1 == "graph_step_us" { if ($4 > 1.5) print $1; next }
+	$1 ~ /_us$|_ms$/ && $5 > 1.01 { print $1 }
+	$1 ~ /tflops$/ && $5 < 0.99 { print $1 }' "$WORK/tables" | xargs)
 if is_soft; then
 	echo "the software GPU is as fast as this machine: its speed is not judged"
 elif [ -n "$slow" ]; then
-	echo "FAILED: more than 1 %: $slow"
+	echo "FAILED: costs too much: $slow"
 	status=1
 fi
 [ "$status" = 0 ] && echo ok

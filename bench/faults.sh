@@ -18,7 +18,12 @@ make_work
 times=${1:-1000}
 is_carry=${2:-}
 seed=${SEED:-1}
-is_soft && workers=4 || workers=8
+# The moment is anywhere from the first instant to well after the first launch, which takes longer on a real GPU.
+if is_soft; then
+	workers=4 moment_ms=500 own_mem=64M
+else
+	workers=16 moment_ms=2500 own_mem=1G
+fi
 warm=$((workers * 4)) # until belfryd has what it needs once
 hang_s=30
 status=0
@@ -54,13 +59,14 @@ pick() {
 # A random part of a run, or a request, cut off. A line "KIND ok|hung|left" to the hits.
 # kill_a_run WORKER NUMBER
 kill_a_run() {
-	local kinds=(program belfry keeper) run=(run "b-victim-$1" --) said=ok kind pid those victim
+	local kinds=(program belfry keeper) run=(run "b-victim-$1" --) said=ok kind pid those victim ms
 	kind=${kinds[RANDOM % 3]}
-	[ $((RANDOM % 2)) = 0 ] || run=(run --name "b-own-$2" --mem 64M --)
+	[ $((RANDOM % 2)) = 0 ] || run=(run --name "b-own-$2" --mem "$own_mem" --)
 	BENCH_VICTIM=$WORK "$BELFRY" "${run[@]}" "$BENCH_BIN/load" --calibration "$WORK/calibration" --kernel-us 1000,5000 \
 		--in-flight 8 --secs 20 >/dev/null 2>"$WORK/victim-$1.err" &
 	pid=$!
-	sleep "0.$(printf %03d $((RANDOM % 500)))"
+	ms=$((RANDOM % moment_ms))
+	sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
 	those=$(family "$pid")
 	victim=$(pick "$kind" "$pid")
 	kill -9 "$victim" 2>/dev/null || kind=too-late

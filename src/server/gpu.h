@@ -149,7 +149,7 @@ struct gpu {
 	const char *why; /* it ends; NULL: it was told to */
 
 	/* The main thread's own. */
-	int hall, listen_fd, signal_fd, timer_fd;
+	int hall, listen_fd, signal_fd, main_wake; /* main_wake: an eventfd */
 	char socket[108];
 	struct talker *talkers; /* GPU_TALKERS_MAX */
 	struct pollfd *polls;
@@ -165,6 +165,9 @@ static inline void gpu_unlock(struct gpu *gpu)
 {
 	pthread_mutex_unlock(&gpu->lock);
 }
+
+/* gpu_server.c */
+void gpu_wake(struct gpu *gpu); /* the main thread, from any other: a worker has ended */
 
 /* gpu_hall.c: belfryd */
 void gpu_hall_hear(struct gpu *gpu);
@@ -189,8 +192,9 @@ bool vgpu_may_change(const struct vgpu *vgpu, uid_t uid);
 void vgpu_pin(struct vgpu *vgpu);
 void vgpu_unpin(struct vgpu *vgpu);
 int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct bf_error *err);
-/* Holds that end by themselves. */
+/* Holds that end by themselves, and when the first does; 0: none. The main thread's. */
 void vgpus_end_holds(struct gpu *gpu, uint64_t now_ns);
+uint64_t vgpus_due_ns(const struct gpu *gpu);
 uint64_t gpu_reserved_bytes(const struct gpu *gpu, const struct vgpu *but);
 
 /* gpu_runs.c */

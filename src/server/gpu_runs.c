@@ -48,6 +48,7 @@ static void *worker_main(void *arg)
 		}
 	}
 	vgpu->worker_has_ended = true;
+	gpu_wake(vgpu->gpu);
 	return NULL;
 }
 

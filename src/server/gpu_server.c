@@ -15,14 +15,14 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/own.h"
 #include "server/gpu.h"
 
-enum { TICK_MS = 20, START_LIMIT_S = 10, OWN_POLLS = 5 };
+enum { START_LIMIT_S = 10, OWN_POLLS = 5 };
 
 /* The software GPU computes on the processors that the poller would spin on. */
 static const struct gate_rest rest_beside_soft = { .spin_us = 20,
@@ -111,8 +111,6 @@ static int open_gpu(struct gpu *gpu, bool any_driver, struct bf_error *err)
 
 static int make_files(struct gpu *gpu, struct bf_error *err)
 {
-	struct itimerspec tick = { .it_interval = { 0, TICK_MS * 1000000L },
-				   .it_value = { 0, TICK_MS * 1000000L } };
 	sigset_t set;
 
 	sigemptyset(&set);
@@ -122,12 +120,12 @@ static int make_files(struct gpu *gpu, struct bf_error *err)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	gpu->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	gpu->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	gpu->main_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	gpu->turner_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	gpu->talkers = calloc(GPU_TALKERS_MAX, sizeof(*gpu->talkers));
 	gpu->polls = calloc(GPU_TALKERS_MAX + OWN_POLLS, sizeof(*gpu->polls));
-	if (gpu->signal_fd < 0 || gpu->timer_fd < 0 || gpu->turner_wake < 0 || !gpu->talkers || !gpu->polls ||
-	    trace_open(&gpu->trace) || timerfd_settime(gpu->timer_fd, 0, &tick, NULL))
+	if (gpu->signal_fd < 0 || gpu->main_wake < 0 || gpu->turner_wake < 0 || !gpu->talkers ||
+	    !gpu->polls || trace_open(&gpu->trace))
 		return bf_fail(err, errno ? errno : ENOMEM, "no descriptors or memory: %s", strerror(errno));
 	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
 		gpu->talkers[i].sock = -1;
@@ -179,7 +177,7 @@ static nfds_t list_polls(struct gpu *gpu)
 	gpu->polls[count++] = (struct pollfd){ gpu->hall, POLLIN, 0 };
 	gpu->polls[count++] = (struct pollfd){ gpu->listen_fd, POLLIN, 0 };
 	gpu->polls[count++] = (struct pollfd){ gpu->signal_fd, POLLIN, 0 };
-	gpu->polls[count++] = (struct pollfd){ gpu->timer_fd, POLLIN, 0 };
+	gpu->polls[count++] = (struct pollfd){ gpu->main_wake, POLLIN, 0 };
 	gpu->polls[count++] = (struct pollfd){ gpu->device->end_fd, POLLRDHUP, 0 };
 	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
 		if (gpu->talkers[i].sock >= 0)
@@ -202,17 +200,54 @@ static void work_talkers(struct gpu *gpu, nfds_t count)
 	}
 }
 
-static void tick(struct gpu *gpu)
+static bool is_due(uint64_t when_ns, uint64_t now_ns)
 {
-	uint64_t now = bf_now_ns(), count;
+	return when_ns && when_ns <= now_ns;
+}
 
-	if (read(gpu->timer_fd, &count, sizeof(count)) < 0)
-		return;
+static void drop_the_late(struct gpu *gpu, uint64_t now_ns)
+{
 	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
-		if (gpu->talkers[i].sock >= 0 && gpu->talkers[i].until_ns && gpu->talkers[i].until_ns < now)
+		if (gpu->talkers[i].sock >= 0 && is_due(gpu->talkers[i].until_ns, now_ns))
 			talker_drop(gpu, &gpu->talkers[i]);
-	vgpus_end_holds(gpu, now);
-	vgpus_reap_workers(gpu);
+}
+
+/* When something is to be done though nobody says a word; 0: never. */
+static uint64_t due_ns(const struct gpu *gpu)
+{
+	uint64_t due = vgpus_due_ns(gpu);
+
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++) {
+		uint64_t until = gpu->talkers[i].sock >= 0 ? gpu->talkers[i].until_ns : 0;
+
+		if (until && (!due || until < due))
+			due = until;
+	}
+	return due;
+}
+
+static int wait_for_events(struct gpu *gpu, nfds_t count)
+{
+	uint64_t due = due_ns(gpu), now = bf_now_ns(), ns = due > now ? due - now : 0;
+	struct timespec limit = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+
+	return ppoll(gpu->polls, count, due ? &limit : NULL, NULL);
+}
+
+void gpu_wake(struct gpu *gpu)
+{
+	uint64_t one = 1;
+
+	if (write(gpu->main_wake, &one, sizeof(one)) < 0)
+		return; /* it is awake already */
+}
+
+static void hear_workers(struct gpu *gpu)
+{
+	uint64_t count;
+
+	if (read(gpu->main_wake, &count, sizeof(count)) > 0)
+		vgpus_reap_workers(gpu);
 }
 
 /* belfryd has died. Programs go on where that was asked for, until the next one comes. */
@@ -229,7 +264,7 @@ static void serve(struct gpu *gpu)
 	while (!gpu->is_ending && !must_end(gpu)) {
 		nfds_t count = list_polls(gpu);
 
-		if (poll(gpu->polls, count, -1) < 0)
+		if (wait_for_events(gpu, count) < 0)
 			continue;
 		if (gpu->polls[2].revents)
 			gpu->is_ending = true;
@@ -242,8 +277,10 @@ static void serve(struct gpu *gpu)
 		else if (gpu->polls[0].revents)
 			gpu_hall_hear(gpu);
 		if (gpu->polls[3].revents)
-			tick(gpu);
+			hear_workers(gpu);
 		work_talkers(gpu, count);
+		drop_the_late(gpu, bf_now_ns());
+		vgpus_end_holds(gpu, bf_now_ns());
 	}
 }
 
@@ -264,7 +301,7 @@ static int receive_start(int hall, struct hall_message *message)
 int gpu_server_main(int hall)
 {
 	struct gpu gpu = {
-		.hall = hall, .listen_fd = -1, .signal_fd = -1, .timer_fd = -1, .turner_wake = -1
+		.hall = hall, .listen_fd = -1, .signal_fd = -1, .main_wake = -1, .turner_wake = -1
 	};
 	struct hall_message message;
 	struct bf_error err = { 0 };

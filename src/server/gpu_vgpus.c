@@ -8,6 +8,8 @@
 #include "base/units.h"
 #include "server/gpu.h"
 
+enum { AGAIN_MS = 1000 };
+
 /* Those of one domain share a number; 0: alone. */
 static uint32_t domain_number(const struct spec *spec)
 {
@@ -272,14 +274,29 @@ int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct b
 	return 0;
 }
 
+uint64_t vgpus_due_ns(const struct gpu *gpu)
+{
+	uint64_t due = 0;
+
+	for (const struct vgpu *v = gpu->vgpus; v; v = v->next)
+		if (v->open_ns && v->order == VGPU_HELD && (!due || v->open_ns < due))
+			due = v->open_ns;
+	return due;
+}
+
 void vgpus_end_holds(struct gpu *gpu, uint64_t now_ns)
 {
 	struct bf_error err;
 
+	if (!vgpus_due_ns(gpu) || vgpus_due_ns(gpu) > now_ns)
+		return;
+
 	gpu_lock(gpu);
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next)
 		if (v->open_ns && v->open_ns <= now_ns && v->order == VGPU_HELD &&
-		    vgpu_order(v, PROTOCOL_OPEN, 0, &err))
+		    vgpu_order(v, PROTOCOL_OPEN, 0, &err)) {
 			bf_log(BF_LOG_WARN, "%s: %s", v->name, err.text);
+			v->open_ns = now_ns + AGAIN_MS * 1000000ull;
+		}
 	gpu_unlock(gpu);
 }
