@@ -20,7 +20,7 @@ may rm base
 may soft rm base
 may gate rm base
 may warden soft gate rm base
-may sched base
+may sched belfry base
 may server sched warden soft gate rm base
 may metrics server base
 may cli soft server warden gate rm base

@@ -48,6 +48,21 @@ static bool others_want_token(const struct sched *sched, const struct sched_vgpu
 	return false;
 }
 
+/* While one has the token, the others are owed their part of that time. */
+static void owe(struct sched *sched, struct sched_vgpu *to, uint64_t ns)
+{
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		int64_t most = (int64_t)sched->options.window_ns;
+
+		if (v != to && vgpu_wants(v) && vgpu_takes_token(sched, v) && !v->is_spent)
+			v->owed_ns += (int64_t)((double)ns * v->share.request_ppm / SCHED_WHOLE_PPM);
+		if (v == to)
+			v->owed_ns -= (int64_t)((double)ns * (SCHED_WHOLE_PPM - v->share.request_ppm) /
+						SCHED_WHOLE_PPM);
+		v->owed_ns = v->owed_ns < 0 ? 0 : v->owed_ns > most ? most : v->owed_ns;
+	}
+}
+
 /* The token is paid for as long as it is used, or kept from others. What a rider takes meanwhile is not the holder's,
  * nor is the time until it is let go. */
 static void charge_token(struct sched *sched, struct sched_vgpu *vgpu, const struct present *present,
@@ -59,7 +74,8 @@ static void charge_token(struct sched *sched, struct sched_vgpu *vgpu, const str
 		return;
 	if (!vgpu_is_on(vgpu) && !others_want_token(sched, vgpu))
 		return;
-	vgpu->pass += (double)ran_part(vgpu, ns) / vgpu_part(sched, vgpu);
+	vgpu->pass += (int64_t)((double)ran_part(vgpu, ns) / vgpu_part(sched, vgpu));
+	owe(sched, vgpu, ran_part(vgpu, ns));
 	vgpu->slice_left_ns -= (int64_t)ns;
 }
 
@@ -97,6 +113,8 @@ static void charge_wait(struct sched *sched, struct sched_vgpu *vgpu, uint64_t n
 {
 	const struct sched_vgpu *other;
 
+	if (!vgpu_wants(vgpu) || vgpu_is_on(vgpu) || vgpu->is_spent)
+		vgpu->starves_ns = 0;
 	if (!vgpu_wants(vgpu) || vgpu_is_on(vgpu))
 		return;
 	if (vgpu->is_spent) {
@@ -104,6 +122,7 @@ static void charge_wait(struct sched *sched, struct sched_vgpu *vgpu, uint64_t n
 		return;
 	}
 	vgpu->waited_ns += ns;
+	vgpu->starves_ns += ns;
 	other = in_the_way(sched, vgpu);
 	if (other && other != vgpu)
 		note_waited(vgpu, other, ns);
@@ -126,7 +145,7 @@ void vgpu_set_state(struct sched *sched, struct sched_vgpu *vgpu)
 static void raise_pass(struct sched *sched)
 {
 	bool is_line = false;
-	double least = 0;
+	int64_t least = 0;
 
 	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
 		if ((vgpu_wants(v) || v == sched->holder) && vgpu_takes_token(sched, v) && !v->is_spent &&

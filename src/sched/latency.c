@@ -30,9 +30,21 @@ uint64_t vgpu_tail(const struct sched_vgpu *vgpu)
 	return vgpu_percentile(vgpu, vgpu->share.percentile_ppm ? vgpu->share.percentile_ppm : 990000);
 }
 
+void vgpu_update_tail(struct sched_vgpu *vgpu)
+{
+	if (vgpu->seen_samples == vgpu->samples)
+		return;
+	vgpu->seen_samples = vgpu->samples;
+	vgpu->tail_ns = vgpu_tail(vgpu);
+	vgpu->p50_ns = vgpu_percentile(vgpu, SCHED_WHOLE_PPM / 2);
+}
+
 void sched_took(struct sched *sched, struct sched_vgpu *vgpu, uint64_t took_ns, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
 	vgpu->took_ns[vgpu->samples++ % SAMPLES] = took_ns;
-	vgpu->missed += vgpu->share.objective_ns && took_ns > vgpu->share.objective_ns;
+	if (!vgpu->share.objective_ns || took_ns <= vgpu->share.objective_ns)
+		return;
+	vgpu->missed++;
+	tell_missed(sched, vgpu, took_ns);
 }

@@ -29,8 +29,10 @@ static void settle_active(struct sched *sched)
 			       (v->is_running || v->is_waiting ||
 				(v->active_ns && sched->now_ns - v->active_ns <= sched->options.round_ns));
 		/* It has no claim to time it did not want, or could not have. */
-		if (v->pass < sched->pass - (double)sched->options.round_ns)
-			v->pass = sched->pass - (double)sched->options.round_ns;
+		if (v->pass < sched->pass - (int64_t)sched->options.round_ns)
+			v->pass = sched->pass - (int64_t)sched->options.round_ns;
+		if (!v->is_active)
+			v->owed_ns = 0;
 		sched->is_special |= v->is_active && !is_plain(&v->share);
 	}
 	sched->is_free_for_all = sched->options.how == SCHED_TURNS ||
@@ -67,9 +69,16 @@ static void end_ride(const struct sched *sched, struct sched_vgpu *vgpu)
 		vgpu->pass = sched->pass;
 }
 
+static bool may_ride(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	if (sched->options.how != SCHED_AUTO)
+		return false;
+	return vgpu->tick.ride >= 0 ? vgpu->tick.ride : vgpu->share.class == SCHED_LATENCY;
+}
+
 static void settle_rider(struct sched *sched, struct sched_vgpu *vgpu)
 {
-	if (vgpu->share.class != SCHED_LATENCY || sched->options.how != SCHED_AUTO) {
+	if (!may_ride(sched, vgpu)) {
 		vgpu->is_rider = vgpu->is_over_ride = false;
 	} else if (!vgpu->is_over_ride || has_calmed_down(sched, vgpu)) {
 		vgpu->is_rider = true;
@@ -125,7 +134,7 @@ static void settle_ladder(struct sched *sched)
 		}
 		if (v->samples - v->judged_samples < ENOUGH_SAMPLES)
 			continue;
-		tail = vgpu_tail(v);
+		tail = v->tail_ns;
 		v->judged_samples = v->samples;
 		has_news = true;
 		if (tail > v->share.objective_ns) {
@@ -153,8 +162,8 @@ static bool wanted_turns(const struct sched *sched, const struct sched_vgpu *vgp
 {
 	bool is_touched = vgpu->timeslice_us || vgpu->interleave >= 0;
 
-	*interleave = vgpu->share.interleave;
-	*timeslice_us = vgpu->share.timeslice_us;
+	*interleave = vgpu->share.interleave >= 0 ? vgpu->share.interleave : vgpu->tick.interleave;
+	*timeslice_us = vgpu->share.timeslice_us ? vgpu->share.timeslice_us : vgpu->tick.timeslice_us;
 	if (vgpu->is_rider) {
 		if (!*timeslice_us)
 			*timeslice_us = riders > 1 ? DEFAULT_SLICE_US : RIDER_SLICE_US;
@@ -213,6 +222,35 @@ static void put_to_sleep(struct sched *sched, unsigned riders)
 	}
 }
 
+/* The policy's view of everybody, four times a round. */
+static void settle_ticks(struct sched *sched)
+{
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		vgpu_update_tail(v);
+		if (v->is_present)
+			ask_tick(sched, v);
+	}
+}
+
+/* Whoever could have had the token and has not for so long, though everybody might have had two rounds: that is not a
+ * policy. */
+static void settle_starved(struct sched *sched)
+{
+	uint64_t limit = 2 * sched->options.window_ns, waiters = 0;
+
+	if (!sched->policy.hooks)
+		return;
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		waiters += vgpu_wants(v);
+	if (limit < 2 * waiters * sched->options.round_ns)
+		limit = 2 * waiters * sched->options.round_ns;
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (v->starves_ns > limit) {
+			sched_fail_policy(sched, "it left a vGPU without the GPU for too long");
+			return;
+		}
+}
+
 void sched_settle(struct sched *sched)
 {
 	struct general before, after;
@@ -222,10 +260,13 @@ void sched_settle(struct sched *sched)
 	before = look(sched);
 	sched->settle_ns = sched->now_ns + sched->options.round_ns / SETTLES_A_ROUND;
 	settle_active(sched);
+	settle_starved(sched);
+	settle_ticks(sched);
 	sched_update_weights(sched);
 	settle_riders(sched);
 	settle_ladder(sched);
 	sched_update_slice(sched);
+	sched->may_cut = true;
 	after = look(sched);
 	if (before.is_free_for_all != after.is_free_for_all || before.is_special != after.is_special ||
 	    before.riders != after.riders || before.ladder != after.ladder)

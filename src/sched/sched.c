@@ -35,6 +35,8 @@ void sched_free(struct sched *sched)
 		next = v->next;
 		free(v);
 	}
+	free(sched->table);
+	free(sched->entries);
 	free(sched);
 }
 
@@ -50,6 +52,7 @@ void sched_configure(struct sched *sched, const struct sched_options *options, u
 	sched->options = *options;
 	for (struct sched_vgpu *v = sched->all; v; v = v->next)
 		vgpu_awaken(sched, v);
+	sched->elected = NULL;
 	sched->settle_ns = 0;
 }
 
@@ -77,9 +80,14 @@ struct sched_vgpu *sched_add(struct sched *sched, const struct sched_share *shar
 {
 	struct sched_vgpu *vgpu = calloc(1, sizeof(*vgpu));
 
-	if (!vgpu)
+	if (!vgpu || ask_make_room(sched, sched->count + 1)) {
+		free(vgpu);
 		return NULL;
+	}
 	sched_advance(sched, now_ns);
+	sched->count++;
+	vgpu->id = ++sched->next_id;
+	vgpu->tick.interleave = vgpu->tick.ride = -1;
 	vgpu->share = *share;
 	vgpu->owner = owner;
 	vgpu->since_ns = vgpu->idle_ns = vgpu->window_from_ns = vgpu->earned_ns = now_ns;
@@ -102,6 +110,10 @@ void sched_remove(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 	sched_advance(sched, now_ns);
 	if (sched->holder == vgpu)
 		sched->holder = NULL;
+	if (sched->last == vgpu)
+		sched->last = NULL;
+	sched->elected = NULL;
+	sched->count--;
 	for (at = &sched->all; *at != vgpu; at = &(*at)->next)
 		;
 	*at = vgpu->next;
@@ -129,7 +141,8 @@ void sched_set(struct sched *sched, struct sched_vgpu *vgpu, const struct sched_
 	/* With a greater share it is not as far ahead or behind; with a smaller one no further. */
 	now = vgpu_weight(sched, vgpu);
 	if (now > was)
-		vgpu->pass = sched->pass + (vgpu->pass - sched->pass) * was / now;
+		vgpu->pass = sched->pass + (int64_t)((double)(vgpu->pass - sched->pass) * was / now);
+	sched->elected = NULL;
 	vgpu_limit_changed(sched, vgpu, limit_was_ppm);
 	vgpu_awaken(sched, vgpu);
 	sched->settle_ns = 0;
@@ -152,6 +165,7 @@ static void wake(struct sched *sched, struct sched_vgpu *vgpu)
 		gap = most;
 	vgpu->gap_ns = (7 * vgpu->gap_ns + gap) / 8;
 	vgpu->active_ns = vgpu->wants_ns = sched->now_ns;
+	vgpu->woke_gpu_ns = vgpu->gpu_ns;
 	if (!vgpu->is_active)
 		sched->settle_ns = 0;
 }
@@ -169,6 +183,7 @@ void sched_set_present(struct sched *sched, struct sched_vgpu *vgpu, bool is_pre
 	}
 	vgpu_set_state(sched, vgpu);
 	vgpu_awaken(sched, vgpu);
+	sched->elected = NULL;
 	sched->settle_ns = 0;
 }
 
@@ -181,6 +196,10 @@ void sched_waits(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 	else
 		vgpu->is_waiting = true;
 	sched_advance(sched, now_ns);
+	sched->elected = NULL;
+	sched->may_cut = true;
+	if (vgpu->is_waiting)
+		ask_enqueue(sched, vgpu);
 }
 
 void sched_runs(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
@@ -197,8 +216,10 @@ void sched_done(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
 	vgpu->is_running = false;
-	if (!vgpu->is_waiting)
+	if (!vgpu->is_waiting) {
 		vgpu->idle_ns = now_ns;
+		vgpu->burst_ns = (vgpu->burst_ns * 7 + (vgpu->gpu_ns - vgpu->woke_gpu_ns)) / 8;
+	}
 	sched_advance(sched, now_ns);
 }
 
@@ -224,6 +245,7 @@ void sched_bench(struct sched *sched, struct sched_vgpu *vgpu, bool is_benched, 
 	sched_advance(sched, now_ns);
 	vgpu->is_benched = is_benched;
 	vgpu->is_open = false;
+	sched->elected = NULL;
 	vgpu_awaken(sched, vgpu);
 	sched->settle_ns = 0;
 	sched_advance(sched, now_ns);
@@ -234,6 +256,7 @@ void sched_used(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns, u
 	sched_advance(sched, now_ns);
 	vgpu_charge(sched, vgpu, gpu_ns);
 	vgpu_update_spent(sched, vgpu);
+	sched->may_cut = true;
 }
 
 bool sched_next(struct sched *sched, uint64_t now_ns, struct sched_order *order)
@@ -291,6 +314,7 @@ void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, stru
 		.tail_ns = vgpu_tail(vgpu),
 		.timeslice_us = vgpu->timeslice_us,
 		.interleave = vgpu->interleave,
+		.owed_ns = vgpu->owed_ns,
 	};
 }
 

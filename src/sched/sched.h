@@ -3,7 +3,11 @@
  *
  * A latency vGPU rides: its gate stays open, and the hardware's turns bring it on at once, as long as that leaves the
  * others what was promised to them. Everybody else takes a token: one holder at a time (or several of one domain), for
- * a slice, in the order of what each has had for its weight. A limit holds for both. */
+ * a slice, in the order of what each has had for its weight. A limit holds for both.
+ *
+ * Who is next, for how long, who is stopped for whom, and who rides can be a policy's to propose (belfry/policy.h). What
+ * it proposes is held to the limits and to what was promised; what it leaves open, and all there is to decide without
+ * one, is decided by the built-in policy, fair.c. */
 #ifndef BELFRY_SCHED_H
 #define BELFRY_SCHED_H
 
@@ -12,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "belfry/policy.h"
 
 #define SCHED_NEVER UINT64_MAX
 #define SCHED_WHOLE_PPM 1000000u
@@ -100,6 +105,61 @@ bool sched_next(struct sched *sched, uint64_t now_ns, struct sched_order *order)
 /* When to look again if nothing happens before. */
 uint64_t sched_wake_ns(const struct sched *sched);
 
+/* A policy, asked before the built-in one. */
+struct sched_policy {
+	uint32_t hooks; /* a bit for each that it has */
+	/* BELFRY_PROPOSE, BELFRY_DEFAULT, or below 0: it has failed, and is not asked again. */
+	int (*ask)(void *context, enum belfry_hook hook, void *ctx, size_t size);
+	/* It did wrong, and is not asked again. */
+	void (*fail)(void *context, const char *why);
+	void *context;
+	struct belfry_vgpu *table; /* of BELFRY_VGPUS_MAX, which it reads */
+};
+/* From now on, in the middle of whatever goes on; NULL: the built-in. Nothing is asked of the one before any more. */
+void sched_set_policy(struct sched *sched, const struct sched_policy *policy, uint64_t now_ns);
+/* A vGPU's own: asked about that vGPU alone, within what it gets. */
+void sched_set_vgpu_policy(struct sched *sched, struct sched_vgpu *vgpu, const struct sched_policy *policy,
+			   uint64_t now_ns);
+/* Ask whatever policy there is a hook that sched itself does not. Fills in the head and the table. */
+int sched_ask(struct sched *sched, enum belfry_hook hook, const struct sched_vgpu *about, void *ctx,
+	      size_t size, uint64_t now_ns);
+uint64_t sched_id(const struct sched_vgpu *vgpu);
+
+/* What was decided, and by whom. */
+enum sched_clamp {
+	SCHED_CLAMP_CHOICE = 1,	 /* it cannot have the token, or there is no such entry */
+	SCHED_CLAMP_PROMISE = 2, /* another was overdue */
+	SCHED_CLAMP_SLICE = 4,	 /* shorter or longer than a slice may be */
+	SCHED_CLAMP_SPACE = 8,	 /* units or company that cannot be had */
+	SCHED_CLAMP_TURNS = 16,	 /* no such timeslice, level or weight */
+	SCHED_CLAMP_STOP = 32,	 /* the holder is overdue itself */
+};
+enum sched_decider { SCHED_BUILT_IN, SCHED_BY_POLICY, SCHED_BY_OWN_POLICY };
+struct sched_decision {
+	uint64_t at_ns;
+	enum belfry_hook hook;
+	enum sched_decider decider;
+	uint32_t clamps; /* enum sched_clamp */
+	uint64_t proposed_id, got_id;
+	uint64_t proposed_ns, got_ns; /* PICK: the slice; ENQUEUE: the deadline; PREEMPT: 1: it is stopped */
+};
+struct sched_watch {
+	/* ctx as it is after the decision, and the table that it was made on. */
+	void (*decided)(void *context, const struct sched_decision *decision, const void *ctx, size_t size,
+			const struct belfry_vgpu *table);
+	void *context;
+	bool wants_all; /* also of what nobody was asked about */
+};
+void sched_watch(struct sched *sched, const struct sched_watch *watch); /* NULL: nobody */
+
+/* What is proposed, held to what may be: pure, so that it can be told of a record, too. Changes ctx, and says how. */
+uint32_t sched_clamp_pick(const struct belfry_vgpu *table, struct belfry_pick *ctx);
+uint32_t sched_clamp_preempt(const struct belfry_vgpu *table, struct belfry_preempt *ctx);
+uint32_t sched_clamp_tick(const struct belfry_vgpu *table, struct belfry_tick *ctx);
+/* The built-in policy. */
+void sched_fair_pick(const struct belfry_vgpu *table, struct belfry_pick *ctx);
+void sched_fair_preempt(const struct belfry_vgpu *table, struct belfry_preempt *ctx);
+
 /* What it knows, for people. */
 enum sched_state { SCHED_IS_IDLE, SCHED_IS_RUNNING, SCHED_IS_WAITING, SCHED_IS_BENCHED };
 enum sched_reason {
@@ -124,6 +184,7 @@ struct sched_report {
 	uint64_t p50_ns, tail_ns;    /* of the last ones; tail: the objective's percentile, or p99 */
 	uint64_t timeslice_us;	     /* as ordered */
 	int interleave;
+	int64_t owed_ns; /* of what was promised to it, while it wanted it */
 };
 void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, struct sched_report *report);
 /* For whom it waited how long, longest first; `others` has room for `room`. Returns how many. */

@@ -19,6 +19,7 @@ struct window {
 
 struct sched_vgpu {
 	struct sched_share share;
+	uint64_t id; /* never another's */
 	void *owner;
 	struct sched_vgpu *next;       /* sched::all */
 	struct sched_vgpu *next_awake; /* sched::awake */
@@ -46,9 +47,15 @@ struct sched_vgpu {
 
 	/* What it had. `pass` grows by time over its part of what is shared at the time, by about a round for every slice:
 	 * whoever has the least is next. */
-	double pass;
+	int64_t pass;
+	int64_t owed_ns;     /* of its request, while it wanted it and others had the token; never below 0 */
+	uint64_t starves_ns; /* it could have had the token, and has not, without a break */
 	uint64_t slice_ns;
 	int64_t slice_left_ns;
+	bool is_slice_proposed;		     /* by a policy */
+	uint64_t granted_ns, granted_gpu_ns; /* when it got the token, and what it had used by then */
+	uint64_t woke_gpu_ns, burst_ns; /* used when it began to want something; what it usually uses then */
+	uint64_t deadline_ns;
 	struct window window;
 	uint64_t window_from_ns; /* counted since then */
 	int64_t budget_ns;	 /* what its limit allows now; below 0: it had too much, and pays */
@@ -59,7 +66,11 @@ struct sched_vgpu {
 
 	/* Its submissions. */
 	uint64_t took_ns[SAMPLES];
-	uint64_t samples, missed, judged_samples;
+	uint64_t samples, missed, judged_samples, seen_samples;
+	uint64_t tail_ns, p50_ns; /* as of seen_samples */
+
+	struct sched_policy policy; /* its own; no hooks: none */
+	struct belfry_tick tick;    /* what was proposed for it, and may be */
 
 	/* Its turns in hardware, as ordered. */
 	uint64_t timeslice_us;
@@ -75,11 +86,24 @@ struct sched {
 	struct sched_vgpu *holder; /* of the token; others of its domain are let in with it */
 	bool is_special;	   /* somebody active has more than the ordinary share */
 	bool is_free_for_all;	   /* there is no token: the hardware's turns do */
-	double pass;		   /* of the holder or whoever is next; never falls */
-	double rest_weight;	   /* of each who requested nothing */
-	unsigned ladder;	   /* how long slices beside riders may be, see ride.c */
-	uint64_t settle_ns;	   /* when to look again at who is active and who rides */
+	struct sched_vgpu
+		*elected; /* who is next, while others still leave; NULL: nobody yet, or no longer sure */
+	struct sched_vgpu *last; /* who had the token last */
+	uint64_t elected_slice_ns;
+	bool is_elected_slice_proposed;
+	bool may_cut;	    /* something has happened that might be worth a stop */
+	int64_t pass;	    /* of the holder or whoever is next; never falls */
+	double rest_weight; /* of each who requested nothing */
+	unsigned ladder;    /* how long slices beside riders may be, see ride.c */
+	uint64_t settle_ns; /* when to look again at who is active and who rides */
 	uint64_t handovers;
+
+	struct sched_policy policy; /* no hooks: the built-in */
+	struct sched_watch watch;
+	uint64_t next_id;
+	struct belfry_vgpu *table;   /* the built-in's: an entry for every vGPU */
+	struct sched_vgpu **entries; /* whose the entries of the last table are */
+	size_t count, room;	     /* vGPUs; entries there is room for */
 };
 
 /* window.c */
@@ -111,7 +135,25 @@ uint64_t vgpu_unspent_ns(const struct sched *sched, const struct sched_vgpu *vgp
 void sched_update_weights(struct sched *sched);
 double vgpu_weight(const struct sched *sched, const struct sched_vgpu *vgpu);
 double vgpu_part(const struct sched *sched, const struct sched_vgpu *vgpu);
+uint32_t vgpu_part_ppm(const struct sched *sched, const struct sched_vgpu *vgpu);
 uint64_t vgpu_slice(const struct sched *sched, const struct sched_vgpu *vgpu);
+
+/* ask.c: who decides. Each fills in the head and the table, asks whom there is, and holds the answer to what may be. */
+int ask_make_room(struct sched *sched, size_t count);
+/* The next holder; NULL: nobody wants the token. */
+struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_proposed);
+bool ask_preempt(struct sched *sched);
+void ask_enqueue(struct sched *sched, struct sched_vgpu *vgpu);
+void ask_tick(struct sched *sched, struct sched_vgpu *vgpu);
+void tell_running(struct sched *sched, struct sched_vgpu *vgpu);
+void tell_stopping(struct sched *sched, struct sched_vgpu *vgpu, enum belfry_why why);
+void tell_missed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t took_ns);
+/* The policy is not asked any more, for this reason. */
+void sched_fail_policy(struct sched *sched, const char *why);
+
+/* clamp.c */
+/* So much that nobody else is picked before it. */
+bool vgpu_is_overdue(const struct sched *sched, const struct sched_vgpu *vgpu);
 
 /* sched.c */
 void vgpu_awaken(struct sched *sched, struct sched_vgpu *vgpu);
@@ -123,6 +165,8 @@ bool sched_next_slice(struct sched *sched, struct sched_order *order);
 /* token.c */
 /* The holder's slice is what it would be if it began now; what it had of it counts. */
 void sched_update_slice(struct sched *sched);
+bool vgpu_may_have_token(const struct sched *sched, const struct sched_vgpu *vgpu);
+bool vgpu_is_with_holder(const struct sched *sched, const struct sched_vgpu *vgpu);
 bool vgpu_belongs_open(const struct sched *sched, const struct sched_vgpu *vgpu);
 bool sched_next_token(struct sched *sched, struct sched_order *order);
 uint64_t sched_token_wake_ns(const struct sched *sched);
@@ -131,6 +175,8 @@ uint64_t sched_token_wake_ns(const struct sched *sched);
 uint64_t vgpu_percentile(const struct sched_vgpu *vgpu, uint32_t ppm);
 /* At the objective's percentile, or p99. */
 uint64_t vgpu_tail(const struct sched_vgpu *vgpu);
+/* tail_ns and p50_ns, if there is news. */
+void vgpu_update_tail(struct sched_vgpu *vgpu);
 
 static inline bool vgpu_wants(const struct sched_vgpu *vgpu)
 {

@@ -1,18 +1,7 @@
 /* The token: who has it, until when, and the gates that follow from it. */
 #include "sched/state.h"
 
-/* A latency vGPU goes before the others until it has had what was promised to it, but is never a whole round ahead. */
-static bool is_latency_due(const struct sched *sched, const struct sched_vgpu *vgpu)
-{
-	uint64_t promised =
-		(uint64_t)((double)sched->options.window_ns * vgpu->share.request_ppm / SCHED_WHOLE_PPM);
-
-	return vgpu->share.class == SCHED_LATENCY &&
-	       vgpu->pass < sched->pass + (double)sched->options.round_ns &&
-	       window_used(&vgpu->window, sched->options.window_ns, sched->now_ns) < promised;
-}
-
-static bool may_have_token(const struct sched *sched, const struct sched_vgpu *vgpu)
+bool vgpu_may_have_token(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	return vgpu_wants(vgpu) && vgpu_takes_token(sched, vgpu) && !vgpu->is_spent;
 }
@@ -22,29 +11,28 @@ static bool are_together(const struct sched_vgpu *vgpu, const struct sched_vgpu 
 	return vgpu == other || (vgpu->share.domain && vgpu->share.domain == other->share.domain);
 }
 
-static bool is_with_holder(const struct sched *sched, const struct sched_vgpu *vgpu)
+bool vgpu_is_with_holder(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	return sched->holder && are_together(vgpu, sched->holder);
 }
 
-/* Next is a latency vGPU that has not had what was promised to it, then whoever has had the least for its weight. */
-static struct sched_vgpu *choose(const struct sched *sched)
+static bool somebody_waits(const struct sched *sched)
 {
-	struct sched_vgpu *best = NULL;
-	bool best_is_due = false;
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (vgpu_may_have_token(sched, v) && !vgpu_is_with_holder(sched, v))
+			return true;
+	return false;
+}
 
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
-		bool is_due;
-
-		if (!may_have_token(sched, v) || is_with_holder(sched, v))
-			continue;
-		is_due = is_latency_due(sched, v);
-		if (!best || is_due > best_is_due || (is_due == best_is_due && v->pass < best->pass)) {
-			best = v;
-			best_is_due = is_due;
-		}
-	}
-	return best;
+/* Who is next: decided once for a change of hands, and again if somebody comes who might be preferred. */
+static struct sched_vgpu *elect(struct sched *sched)
+{
+	if (sched->elected && vgpu_may_have_token(sched, sched->elected))
+		return sched->elected;
+	sched->elected = somebody_waits(sched) ? ask_pick(sched, &sched->elected_slice_ns,
+							  &sched->is_elected_slice_proposed)
+					       : NULL;
+	return sched->elected;
 }
 
 /* How long a holder without work keeps the token: about as long as it usually is without, if that is short. */
@@ -57,7 +45,16 @@ static uint64_t patience_ns(const struct sched *sched, const struct sched_vgpu *
 
 enum verdict { STAYS, RENEWED, EXPIRED, GIVES_BACK, IS_CUT };
 
-static enum verdict judge(const struct sched *sched, const struct sched_vgpu *next)
+/* Asked when something has happened since it was last asked. */
+static bool is_to_be_cut(struct sched *sched)
+{
+	if (!sched->may_cut)
+		return false;
+	sched->may_cut = false;
+	return ask_preempt(sched);
+}
+
+static enum verdict judge(struct sched *sched)
 {
 	const struct sched_vgpu *holder = sched->holder;
 
@@ -65,19 +62,20 @@ static enum verdict judge(const struct sched *sched, const struct sched_vgpu *ne
 		return GIVES_BACK;
 	if (holder->is_spent)
 		return EXPIRED;
-	if (!next)
+	if (!somebody_waits(sched))
 		return holder->slice_left_ns > 0 ? STAYS : RENEWED;
 	if (!vgpu_wants(holder))
 		return sched->now_ns - holder->idle_ns >= patience_ns(sched, holder) ? GIVES_BACK : STAYS;
-	if (is_latency_due(sched, next) && !is_latency_due(sched, holder))
-		return IS_CUT;
-	return holder->slice_left_ns > 0 ? STAYS : EXPIRED;
+	if (holder->slice_left_ns <= 0)
+		return EXPIRED;
+	return is_to_be_cut(sched) ? IS_CUT : STAYS;
 }
 
-static void begin_slice(const struct sched *sched, struct sched_vgpu *vgpu)
+static void begin_slice(struct sched_vgpu *vgpu, uint64_t ns, bool is_proposed)
 {
-	vgpu->slice_ns = vgpu_slice(sched, vgpu);
-	vgpu->slice_left_ns = (int64_t)vgpu->slice_ns;
+	vgpu->slice_ns = ns;
+	vgpu->slice_left_ns = (int64_t)ns;
+	vgpu->is_slice_proposed = is_proposed;
 }
 
 void sched_update_slice(struct sched *sched)
@@ -85,7 +83,7 @@ void sched_update_slice(struct sched *sched)
 	struct sched_vgpu *holder = sched->holder;
 	int64_t had;
 
-	if (!holder)
+	if (!holder || holder->is_slice_proposed)
 		return;
 	had = (int64_t)holder->slice_ns - holder->slice_left_ns;
 	holder->slice_ns = vgpu_slice(sched, holder);
@@ -97,16 +95,26 @@ static void grant(struct sched *sched, struct sched_vgpu *vgpu)
 	sched->holder = vgpu;
 	sched->handovers++;
 	vgpu->grants++;
-	begin_slice(sched, vgpu);
+	vgpu->granted_ns = sched->now_ns;
+	vgpu->granted_gpu_ns = vgpu->gpu_ns;
+	begin_slice(vgpu, sched->elected_slice_ns, sched->is_elected_slice_proposed);
+	sched->elected = NULL;
+	tell_running(sched, vgpu);
 }
 
 static void take_back(struct sched *sched, enum verdict why)
 {
 	struct sched_vgpu *holder = sched->holder;
 
+	tell_stopping(sched, holder,
+		      why == IS_CUT	  ? BELFRY_WAS_CUT
+		      : why == GIVES_BACK ? BELFRY_GAVE_BACK
+					  : BELFRY_SLICE_ENDED);
 	holder->expiries += why == EXPIRED || why == IS_CUT;
 	holder->given_back += why == GIVES_BACK;
 	sched->holder = NULL;
+	sched->last = holder;
+	sched->elected = NULL;
 	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
 		if (v->is_open && vgpu_takes_token(sched, v))
 			v->drain_ns = sched->now_ns + (why == IS_CUT ? 0 : sched->options.grace_ns);
@@ -125,20 +133,20 @@ static bool others_drain(const struct sched *sched, const struct sched_vgpu *nex
 /* Bring the token to where it belongs now. */
 static void move_token(struct sched *sched)
 {
-	struct sched_vgpu *next = choose(sched);
+	struct sched_vgpu *next;
 	enum verdict verdict;
 
 	if (sched->holder) {
-		verdict = judge(sched, next);
+		verdict = judge(sched);
 		if (verdict == STAYS)
 			return;
 		if (verdict == RENEWED) {
-			begin_slice(sched, sched->holder);
+			begin_slice(sched->holder, vgpu_slice(sched, sched->holder), false);
 			return;
 		}
 		take_back(sched, verdict);
-		next = choose(sched);
 	}
+	next = elect(sched);
 	/* First everybody else's gate is closed and what they had on the GPU has ended or been stopped. */
 	if (next && !others_drain(sched, next))
 		grant(sched, next);
@@ -150,7 +158,8 @@ bool vgpu_belongs_open(const struct sched *sched, const struct sched_vgpu *vgpu)
 		return false;
 	if (!vgpu_takes_token(sched, vgpu))
 		return true;
-	return vgpu == sched->holder || (is_with_holder(sched, vgpu) && may_have_token(sched, vgpu));
+	return vgpu == sched->holder ||
+	       (vgpu_is_with_holder(sched, vgpu) && vgpu_may_have_token(sched, vgpu));
 }
 
 static void close_gate(struct sched *sched, struct sched_vgpu *vgpu)
@@ -175,7 +184,7 @@ static bool must_stop(const struct sched *sched, const struct sched_vgpu *vgpu)
 	if (!vgpu_is_draining(vgpu) || vgpu->is_stopping || sched->now_ns < vgpu->drain_ns)
 		return false;
 	return vgpu->is_spent || (vgpu_takes_token(sched, vgpu) && !vgpu_belongs_open(sched, vgpu) &&
-				  (choose(sched) || sched->holder));
+				  (somebody_waits(sched) || sched->holder));
 }
 
 static bool order(struct sched_order *to, enum sched_order_kind kind, struct sched_vgpu *vgpu)
@@ -220,7 +229,7 @@ static uint64_t holder_wake_ns(const struct sched *sched)
 {
 	const struct sched_vgpu *holder = sched->holder;
 
-	if (!holder || !choose(sched))
+	if (!holder || !somebody_waits(sched))
 		return SCHED_NEVER;
 	if (!vgpu_wants(holder))
 		return holder->idle_ns + patience_ns(sched, holder);

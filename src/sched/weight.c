@@ -31,6 +31,8 @@ int sched_check(const struct sched *sched, const struct sched_share *share,
 /* Requests are weights. Those who requested nothing share what nobody requested. */
 double vgpu_weight(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
+	if (vgpu->tick.weight_ppm)
+		return (double)vgpu->tick.weight_ppm / SCHED_WHOLE_PPM;
 	return vgpu->share.request_ppm ? (double)vgpu->share.request_ppm / SCHED_WHOLE_PPM
 				       : sched->rest_weight;
 }
@@ -56,9 +58,16 @@ double vgpu_part(const struct sched *sched, const struct sched_vgpu *vgpu)
 	return own / sum;
 }
 
+uint32_t vgpu_part_ppm(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	uint32_t ppm = (uint32_t)(vgpu_part(sched, vgpu) * SCHED_WHOLE_PPM + 0.5);
+
+	return ppm ? ppm : 1;
+}
+
 uint64_t vgpu_slice(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
-	uint64_t slice = (uint64_t)(vgpu_part(sched, vgpu) * (double)sched->options.round_ns);
+	uint64_t slice = sched->options.round_ns * vgpu_part_ppm(sched, vgpu) / SCHED_WHOLE_PPM;
 
 	return slice < sched->options.slice_min_ns ? sched->options.slice_min_ns : slice;
 }

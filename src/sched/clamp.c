@@ -1,0 +1,119 @@
+/* Whatever is proposed, nobody gets what he must not have, and nobody loses what was promised to him. */
+#include "sched/state.h"
+
+enum {
+	SLACK_PARTS = 4, /* a vGPU may be behind by this part of what a window promises it */
+	TIMESLICE_MOST_US = 1000000,
+	LEVEL_MOST = 2,
+};
+
+bool vgpu_is_overdue(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	double promised = (double)sched->options.window_ns * vgpu->share.request_ppm / SCHED_WHOLE_PPM;
+
+	return vgpu->share.request_ppm && (double)vgpu->owed_ns > promised / SLACK_PARTS;
+}
+
+static bool may_have(const struct belfry_vgpu *table, const struct belfry_head *head, uint32_t entry)
+{
+	return entry < head->count && table[entry].flags & BELFRY_MAY_HAVE;
+}
+
+/* By what is owed to it of what was promised: whoever is most behind by its own measure. */
+static bool is_more_overdue(const struct belfry_vgpu *a, const struct belfry_vgpu *b)
+{
+	return (double)a->owed_ns * b->request_ppm > (double)b->owed_ns * a->request_ppm;
+}
+
+static uint32_t most_overdue(const struct belfry_vgpu *table, const struct belfry_head *head)
+{
+	uint32_t most = BELFRY_NOBODY;
+
+	for (uint32_t i = 0; i < head->count; i++)
+		if (may_have(table, head, i) && table[i].flags & BELFRY_OVERDUE &&
+		    (most == BELFRY_NOBODY || is_more_overdue(&table[i], &table[most])))
+			most = i;
+	return most;
+}
+
+static uint32_t clamp_choice(const struct belfry_vgpu *table, struct belfry_pick *ctx)
+{
+	uint32_t clamps = may_have(table, &ctx->head, ctx->choice) ? 0 : SCHED_CLAMP_CHOICE;
+	uint32_t overdue = most_overdue(table, &ctx->head);
+
+	if (overdue != BELFRY_NOBODY && (clamps || !(table[ctx->choice].flags & BELFRY_OVERDUE))) {
+		ctx->choice = overdue;
+		ctx->slice_ns = 0;
+		return clamps | SCHED_CLAMP_PROMISE;
+	}
+	if (clamps)
+		sched_fair_pick(table, ctx);
+	return clamps;
+}
+
+static uint32_t clamp_slice(const struct belfry_vgpu *table, struct belfry_pick *ctx)
+{
+	uint64_t asked = ctx->slice_ns;
+
+	if (ctx->choice == BELFRY_NOBODY)
+		return 0;
+	if (!asked) /* as long as the built-in would */
+		ctx->slice_ns = ctx->head.round_ns * table[ctx->choice].part_ppm / BELFRY_WHOLE_PPM;
+	if (ctx->slice_ns < ctx->head.slice_min_ns)
+		ctx->slice_ns = ctx->head.slice_min_ns;
+	if (ctx->slice_ns > ctx->head.round_ns && ctx->head.round_ns >= ctx->head.slice_min_ns)
+		ctx->slice_ns = ctx->head.round_ns;
+	return asked && ctx->slice_ns != asked ? SCHED_CLAMP_SLICE : 0;
+}
+
+/* Programs run side by side only in one domain, and not on a part of the SMs yet. */
+static uint32_t clamp_space(const struct belfry_vgpu *table, struct belfry_pick *ctx)
+{
+	bool is_alone = ctx->beside == BELFRY_NOBODY;
+	bool may = is_alone ||
+		   (ctx->choice != BELFRY_NOBODY && may_have(table, &ctx->head, ctx->beside) &&
+		    table[ctx->choice].domain && table[ctx->beside].domain == table[ctx->choice].domain);
+	uint32_t clamps = ctx->units || !may ? SCHED_CLAMP_SPACE : 0;
+
+	ctx->units = 0;
+	if (!may)
+		ctx->beside = BELFRY_NOBODY;
+	return clamps;
+}
+
+uint32_t sched_clamp_pick(const struct belfry_vgpu *table, struct belfry_pick *ctx)
+{
+	uint32_t clamps = clamp_choice(table, ctx);
+
+	clamps |= clamp_slice(table, ctx);
+	return clamps | clamp_space(table, ctx);
+}
+
+uint32_t sched_clamp_preempt(const struct belfry_vgpu *table, struct belfry_preempt *ctx)
+{
+	if (!ctx->stop || !(table[ctx->holder].flags & BELFRY_OVERDUE))
+		return 0;
+	ctx->stop = 0;
+	return SCHED_CLAMP_STOP;
+}
+
+uint32_t sched_clamp_tick(const struct belfry_vgpu *table, struct belfry_tick *ctx)
+{
+	const struct belfry_vgpu *v = &table[ctx->head.vgpu];
+	struct belfry_tick asked = *ctx;
+
+	if (ctx->timeslice_us > TIMESLICE_MOST_US)
+		ctx->timeslice_us = TIMESLICE_MOST_US;
+	if (ctx->interleave < -1 || ctx->interleave > LEVEL_MOST)
+		ctx->interleave = -1;
+	if (ctx->ride < -1 || ctx->ride > 1)
+		ctx->ride = -1;
+	if (ctx->weight_ppm && ctx->weight_ppm < v->request_ppm)
+		ctx->weight_ppm = v->request_ppm;
+	if (ctx->weight_ppm > BELFRY_WHOLE_PPM)
+		ctx->weight_ppm = BELFRY_WHOLE_PPM;
+	return asked.timeslice_us != ctx->timeslice_us || asked.interleave != ctx->interleave ||
+			       asked.ride != ctx->ride || asked.weight_ppm != ctx->weight_ppm
+		       ? SCHED_CLAMP_TURNS
+		       : 0;
+}

@@ -1,0 +1,45 @@
+/* The built-in policy. Next is a latency vGPU that has not had what was promised to it, then whoever has had the least for
+ * its weight. policies/fair.bpf.c is the same, and tests hold the two together. */
+#include "sched/state.h"
+
+/* A latency vGPU goes before the others until it has had what was promised to it, but is never a whole round ahead. */
+static bool is_due(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
+{
+	return vgpu->class == BELFRY_LATENCY && vgpu->pass_ns < head->pass_ns + (int64_t)head->round_ns &&
+	       vgpu->window_used_ns < vgpu->window_promised_ns;
+}
+
+static uint64_t slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
+{
+	uint64_t ns = head->round_ns * vgpu->part_ppm / BELFRY_WHOLE_PPM;
+
+	return ns < head->slice_min_ns ? head->slice_min_ns : ns;
+}
+
+void sched_fair_pick(const struct belfry_vgpu *table, struct belfry_pick *ctx)
+{
+	const struct belfry_vgpu *best = NULL;
+	bool best_is_due = false;
+
+	ctx->choice = BELFRY_NOBODY;
+	for (uint32_t i = 0; i < ctx->head.count; i++) {
+		const struct belfry_vgpu *v = &table[i];
+		bool due = is_due(&ctx->head, v);
+
+		if (!(v->flags & BELFRY_MAY_HAVE))
+			continue;
+		if (!best || due > best_is_due || (due == best_is_due && v->pass_ns < best->pass_ns)) {
+			best = v;
+			best_is_due = due;
+			ctx->choice = i;
+		}
+	}
+	ctx->slice_ns = best ? slice(&ctx->head, best) : 0;
+	ctx->units = 0;
+	ctx->beside = BELFRY_NOBODY;
+}
+
+void sched_fair_preempt(const struct belfry_vgpu *table, struct belfry_preempt *ctx)
+{
+	ctx->stop = is_due(&ctx->head, &table[ctx->head.vgpu]) && !is_due(&ctx->head, &table[ctx->holder]);
+}
