@@ -5,32 +5,53 @@
 #include "kernels.h"
 #include "util.h"
 
+void gclock_open(struct gclock *clock)
+{
+	void *host;
+
+	clock->kernel = cu_kernel(kernel_time, "tick");
+	CU_MUST(cu.MemHostAlloc(&host, 4096, CU_HOST_DEVICEMAP));
+	CU_MUST(cu.MemHostGetDevicePointer(&clock->at, host, 0));
+	clock->stamp = host;
+}
+
+static void launch(const struct gclock *clock)
+{
+	uint64_t at = clock->at, ns = 0;
+	void *args[] = { &at, &ns };
+
+	*clock->stamp = 0;
+	CU_MUST(cu_launch(clock->kernel, 1, 1, NULL, args));
+}
+
+uint64_t gclock_now(const struct gclock *clock)
+{
+	launch(clock);
+	CU_MUST(cu.CtxSynchronize());
+	return *clock->stamp;
+}
+
 /* The kernel stores to host memory and the host spins on it: that brackets the reading more tightly than
  * waiting for the stream does. */
 void gclock_take(struct gclock_sample *sample, int tries)
 {
-	void *kernel = cu_kernel(kernel_time, "tick"), *host;
-	volatile uint64_t *stamp;
-	uint64_t at, ns = 0, before, after;
-	void *args[] = { &at, &ns };
+	struct gclock clock;
+	uint64_t before, after;
 
-	CU_MUST(cu.MemHostAlloc(&host, 4096, CU_HOST_DEVICEMAP));
-	CU_MUST(cu.MemHostGetDevicePointer(&at, host, 0));
-	stamp = host;
+	gclock_open(&clock);
 	sample->error_ns = UINT64_MAX;
 	for (int i = 0; i < tries; i++) {
-		*stamp = 0;
 		before = now_ns();
-		CU_MUST(cu_launch(kernel, 1, 1, NULL, args));
+		launch(&clock);
 		/* bounded, so that a kernel that failed is reported by the synchronisation below */
-		while (!*stamp && now_ns() - before < 2000000000ull)
+		while (!*clock.stamp && now_ns() - before < 2000000000ull)
 			;
 		after = now_ns();
 		CU_MUST(cu.CtxSynchronize());
 		if (after - before >= sample->error_ns * 2)
 			continue;
-		*sample =
-			(struct gclock_sample){ before + (after - before) / 2, *stamp, (after - before) / 2 };
+		*sample = (struct gclock_sample){ before + (after - before) / 2, *clock.stamp,
+						  (after - before) / 2 };
 	}
 }
 

@@ -75,7 +75,10 @@ static void *carry_beat(void *arg)
 	struct stop_page *page = arg;
 
 	for (;;) {
+		uint32_t asked = atomic_load(&page->asked);
+
 		page->beat_gpu_ns = *own_beat;
+		atomic_store(&page->told, asked);
 		sleep_us(100);
 	}
 	return NULL;
@@ -91,6 +94,7 @@ static void share_beat(struct stop_page *page)
 		CU_MUST(cu.MemHostAlloc(&own, 4096, CU_HOST_DEVICEMAP));
 		CU_MUST(cu.MemHostGetDevicePointer(&work.beat, own, 0));
 		own_beat = own;
+		atomic_store(&page->is_carried, 1);
 		if (pthread_create(&thread, NULL, carry_beat, page))
 			fail("no thread");
 		return;

@@ -2,7 +2,7 @@
 /* a_stop_takes_effect_in_mid_kernel: runs gpu_stop under `belfry run` and stops and resumes it in the
  * middle of its kernels. The GPU's heartbeat, read here directly, says when it really stood still. Runs
  * outside Belfry, with $BELFRY. Options: --stops 100 --ms 1000 (kernel length) --every-ms 190 --limit-us
- * 1000 (p99 of a stop) */
+ * 1000 --percentile 99 (of the stops, which is within the limit) --clocks 1 (the GPU's agrees with ours) */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,16 +73,30 @@ static uint64_t wait_beat(const struct stop_page *page)
 	return now;
 }
 
-static void stop_once(const char *name, const struct stop_page *page, struct stop *s)
+/* As it is by now. */
+static uint64_t read_beat(struct stop_page *page)
+{
+	uint32_t asked = atomic_fetch_add(&page->asked, 1) + 1;
+	uint64_t end = now_ns() + 5000000000ull;
+
+	while (atomic_load(&page->is_carried) && atomic_load(&page->told) < asked) {
+		if (now_ns() > end)
+			fail("nobody has passed the heartbeat on for 5 s");
+		sleep_us(100);
+	}
+	return page->beat_gpu_ns;
+}
+
+static void stop_once(const char *name, struct stop_page *page, struct stop *s)
 {
 	wait_beat(page);
 	s->asked_ns = now_ns();
 	s->stop_us = belfry_us("stop", name);
 	s->answered_ns = now_ns();
 	sleep_us(SETTLED_US);
-	s->last_beat_gpu_ns = page->beat_gpu_ns;
+	s->last_beat_gpu_ns = read_beat(page);
 	sleep_us(STOOD_STILL_US);
-	s->has_moved = page->beat_gpu_ns != s->last_beat_gpu_ns;
+	s->has_moved = read_beat(page) != s->last_beat_gpu_ns;
 	s->resume_asked_ns = now_ns();
 	s->resume_us = belfry_us("resume", name);
 	s->beat_again_ns = wait_beat(page);
@@ -129,13 +143,18 @@ static void print_row(const char *what, double *values, unsigned count)
 	       percentile(values, count, 99), percentile(values, count, 100));
 }
 
+struct limit {
+	double us, percentile;
+};
+
 /* Without clocks that agree (the software GPU's waits when the host is busy), what the heartbeat did must do. */
-static int report(const struct stop_page *page, unsigned count, double limit_us, int status, bool has_clocks)
+static int report(const struct stop_page *page, unsigned count, struct limit limit, int status,
+		  bool has_clocks)
 {
 	unsigned wrong = atomic_load(&page->wrong);
 	bool bad = wrong || tally.moved || status ||
 		   (has_clocks && (tally.ran_on || tally.in_kernel * 2 < count));
-	double p99 = percentile(tally.stop_us, count, 99);
+	double slow_us = percentile(tally.stop_us, count, limit.percentile);
 
 	printf("%-38s %8s %8s %8s\n", "us", "p50", "p99", "max");
 	print_row("stop, as belfry measured it", tally.stop_us, count);
@@ -147,8 +166,8 @@ static int report(const struct stop_page *page, unsigned count, double limit_us,
 	       tally.in_kernel, tally.ran_on, tally.moved);
 	printf("kernels of %.0f ms: %u, wrong results %u, exit status %d\n", page->kernel_ms,
 	       atomic_load(&page->kernels), wrong, status);
-	if (p99 < 0 || p99 > limit_us) {
-		printf("p99 %.0f us is not within %.0f us\n", p99, limit_us);
+	if (slow_us < 0 || slow_us > limit.us) {
+		printf("p%.0f %.0f us is not within %.0f us\n", limit.percentile, slow_us, limit.us);
 		bad = true;
 	}
 	printf("%s\n", bad ? "FAILED" : "ok");
@@ -159,7 +178,8 @@ int main(int argc, char **argv)
 {
 	unsigned count = (unsigned)option_number(argc, argv, "stops", 100);
 	uint64_t every_ms = option_number(argc, argv, "every-ms", 190);
-	double limit_us = (double)option_number(argc, argv, "limit-us", 1000);
+	struct limit limit = { (double)option_number(argc, argv, "limit-us", 1000),
+			       (double)option_number(argc, argv, "percentile", 99) };
 	char name[64], path[128];
 	struct stop_page *page;
 	int status;
@@ -180,5 +200,5 @@ int main(int argc, char **argv)
 	wait_flag(&page->done, pid, 20000, "gpu_stop's end");
 	status = wait_for(pid, 10000);
 	count_stops(page, count);
-	return report(page, count, limit_us, status, option_number(argc, argv, "clocks", 1));
+	return report(page, count, limit, status, option_number(argc, argv, "clocks", 1));
 }

@@ -11,26 +11,28 @@
 
 #include "gclock.h"
 
-/* gpu_hold's log. `ready` and `done` are stored by gpu_hold after what they announce, `stop` by gpu_gate. */
+/* gpu_hold's log. `ready` and `done` are stored by gpu_hold after what they announce, `stop` by gpu_gate.
+ * `launched` and `ran` go on while it runs: of the first `ran` kernels, all have started. */
 enum { HOLD_KERNELS_MAX = 1 << 20 };
 
 struct hold_record {
-	uint64_t submit_ns; /* host time just before the launch call */
-	uint64_t start_ns;  /* the kernel's own start, in host time; 0: it never ran */
+	uint64_t submit_ns;    /* host time just before the launch call */
+	uint64_t start_gpu_ns; /* the kernel's own start, by the GPU's clock; 0: it never ran */
 };
 
 struct hold_log {
-	_Atomic uint32_t ready, stop, done;
+	_Atomic uint32_t ready, stop, done, launched, ran;
 	uint32_t count;
-	uint64_t error_ns;
 	struct hold_record records[HOLD_KERNELS_MAX];
 };
 
 /* gpu_stop's pages: control in the first, the GPU's heartbeat alone in the second, which is registered
- * with CUDA. */
+ * with CUDA. Where it cannot be, a thread carries the heartbeat there (`is_carried`), whenever it gets to it:
+ * who wants to know raises `asked` and waits until `told` has followed. */
 struct stop_page {
 	_Atomic uint32_t ready, stop, done;
 	_Atomic uint32_t kernels, wrong;
+	_Atomic uint32_t is_carried, asked, told;
 	double kernel_ms; /* undisturbed */
 	struct gclock_sample before, after;
 	_Alignas(4096) volatile uint64_t beat_gpu_ns;

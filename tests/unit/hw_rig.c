@@ -235,20 +235,32 @@ static void ring(struct app *app)
 	hw_gpu_rang(app->gpu);
 }
 
-void app_entry(struct app *app, uint64_t entry)
+static void add_entry(struct app *app, uint64_t entry)
 {
 	__atomic_store_n((uint64_t *)(void *)(hw_memory_at(app->ring) + (size_t)app->put * 8), entry,
 			 __ATOMIC_RELAXED);
 	app->put = (app->put + 1) % APP_RING;
+}
+
+void app_entry(struct app *app, uint64_t entry)
+{
+	add_entry(app, entry);
 	__atomic_store_n((uint32_t *)(void *)(hw_memory_at(app->userd) + SOFT_USERD_GP_PUT), app->put,
 			 __ATOMIC_RELEASE);
 	ring(app);
 }
 
+static uint64_t take_entry(struct app *app)
+{
+	uint64_t entry = SOFT_ENTRY(APP_COMMANDS_AT + app->offset + app->begin, (app->at - app->begin) / 4);
+
+	app->begin = app->at;
+	return entry;
+}
+
 void app_submit(struct app *app)
 {
-	app_entry(app, SOFT_ENTRY(APP_COMMANDS_AT + app->offset + app->begin, (app->at - app->begin) / 4));
-	app->begin = app->at;
+	app_entry(app, take_entry(app));
 }
 
 /* All commands so far were fetched: their memory can be used again. */
@@ -384,9 +396,10 @@ void app_launch(struct app *app, const char *kernel, struct app_shape shape, con
 		d.grid[i] = shape.grid[i] ? shape.grid[i] : 1;
 		d.threads[i] = shape.threads[i] ? shape.threads[i] : 1;
 	}
-	/* the commands so far are one entry, the descriptor lies behind them */
+	/* The commands so far are one entry, the descriptor lies behind them. All are submitted together: between a
+	 * timestamp and a launch nobody is to wait for this thread. */
 	if (app->at > app->begin)
-		app_submit(app);
+		add_entry(app, take_entry(app));
 	memcpy(hw_memory_at(app->commands) + at, &d, sizeof(d));
 	memcpy(hw_memory_at(app->commands) + at + sizeof(d), params, bytes);
 	app->at = app->begin = (uint32_t)((at + sizeof(d) + bytes + 3) & ~(size_t)3);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -179,6 +180,61 @@ static void clock_never_goes_backwards(void **state)
 	gpu_close(&rig);
 }
 
+/* However the work before ended: the front end does so much at a time and then looks again. */
+static void nothing_is_done_before_it_was_asked_for(void **state)
+{
+	struct gpu_rig rig;
+	struct app app;
+	uint64_t asked;
+
+	(void)state;
+	gpu_open(&rig, NULL, true);
+	app_open(&app, rig.gpu, NULL);
+	for (uint32_t releases = 1; releases < 80; releases++) {
+		for (uint32_t i = 0; i < releases; i++)
+			app_release(&app, 1, i + 1 < releases ? 0 : releases, 0);
+		app_submit(&app);
+		app_wait(&app, 1, releases);
+		usleep(3000);
+		asked = hw_gpu_now_ns(rig.gpu);
+		app_release(&app, 0, releases, SOFT_SEM_TIMESTAMP);
+		app_submit(&app);
+		app_wait(&app, 0, releases);
+		assert_true(app_slot_time(&app, 0) >= asked);
+	}
+	app_close(&app);
+	gpu_close(&rig);
+}
+
+/* A kernel that is shorter than what the clock may be behind: none of it is run in the time it was disabled. */
+static void disabled_time_is_not_used_afterwards(void **state)
+{
+	struct gpu_rig rig;
+	struct app app;
+	uint64_t out, allowed;
+	bool is_done;
+
+	(void)state;
+	gpu_open(&rig, NULL, true);
+	app_open(&app, rig.gpu, app_work_text);
+	out = app_alloc(&app, (size_t)8 * 32 * 4, NULL);
+	do {
+		app_set_slot(&app, 0, 0);
+		app_time_work(&app, out, 8, ROUNDS / 6);
+		app_submit(&app);
+		app_wait(&app, 0, 1);
+		hw_channels_disable(&app.channel, 1, true);
+		is_done = app_slot(&app, 1) == app.fence; /* a slow host has missed it */
+		usleep(12000);
+		allowed = hw_gpu_now_ns(rig.gpu);
+		hw_channels_disable(&app.channel, 1, false);
+		app_wait(&app, 1, app.fence);
+	} while (is_done);
+	assert_true(app_slot_time(&app, 1) >= allowed);
+	app_close(&app);
+	gpu_close(&rig);
+}
+
 static void busy_time_is_what_was_held(void **state)
 {
 	struct soft_time_params time;
@@ -208,6 +264,8 @@ int main(void)
 		cmocka_unit_test(quarter_of_the_sms_takes_four_times_as_long),
 		cmocka_unit_test(copies_take_their_time),
 		cmocka_unit_test(clock_never_goes_backwards),
+		cmocka_unit_test(nothing_is_done_before_it_was_asked_for),
+		cmocka_unit_test(disabled_time_is_not_used_afterwards),
 		cmocka_unit_test(busy_time_is_what_was_held),
 	};
 

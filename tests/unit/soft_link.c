@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -10,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -361,6 +365,47 @@ static void files_are_known_by_inode(void **state)
 	close(other);
 }
 
+/* What a program's filter is once its GPU server has died: nobody listens, and the calls are not made. */
+static bool filter_alone(void)
+{
+	static struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[4])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, UINT32_MAX, 1, 0), /* of no file */
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = { .len = sizeof(code) / sizeof(code[0]), .filter = code };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+}
+
+static void supervisor_that_died_is_told(void **state)
+{
+	struct rm_arg_alloc arg = { .class_id = 0x41 };
+	int fd, status;
+	pid_t pid;
+
+	(void)state;
+	soft_start("mem=64M,sms=1");
+	fd = link_open(soft_folder, SOFT_FILE_CONTROL);
+	assert_true(fd >= 0);
+	pid = fork();
+	if (!pid) {
+		if (!filter_alone())
+			_exit(77);
+		if (link_call(fd, RM_ESC_ALLOC, &arg, sizeof(arg)) != -ENODEV)
+			_exit(1);
+		_exit(link_map(fd, NULL, 4096, PROT_READ, 0) == MAP_FAILED && errno == ENODEV ? 0 : 2);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	close(fd);
+	assert_int_equal(status, 0);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, soft_folder_new, soft_folder_remove)
 
 int main(void)
@@ -382,6 +427,7 @@ int main(void)
 		IN_FOLDER(it_ends_when_the_last_file_is_closed),
 		IN_FOLDER(it_ends_by_signal_and_files_say_so),
 		IN_FOLDER(files_are_known_by_inode),
+		IN_FOLDER(supervisor_that_died_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,7 @@ CUresult port_result(int rc, uint32_t status)
 	if (rc == -ENOMEM)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (rc == -EPIPE || rc == -ECONNRESET || rc == -ENOTCONN || rc == -ECONNREFUSED || rc == -EBADF ||
-	    rc == -ENODEV)
+	    rc == -ENOENT || rc == -ENODEV)
 		return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	if (rc)
 		return CUDA_ERROR_OPERATING_SYSTEM;

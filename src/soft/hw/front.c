@@ -15,6 +15,12 @@ static uint32_t read_put(const struct hw_channel *ch)
 	return __atomic_load_n(userd_at(ch, SOFT_USERD_GP_PUT), __ATOMIC_ACQUIRE);
 }
 
+static void not_before(struct hw_channel *ch, uint64_t ns)
+{
+	if (ch->time_ns < ns)
+		ch->time_ns = ns;
+}
+
 /* Take the next entry of the ring; false if there is none. */
 static bool fetch_entry(struct hw_channel *ch, uint64_t now_ns)
 {
@@ -28,8 +34,8 @@ static bool fetch_entry(struct hw_channel *ch, uint64_t now_ns)
 	}
 	if (put >= ch->ring_entries)
 		return hw_channel_fail(ch, SOFT_ERROR_METHOD, put, "GP_PUT is not in the ring");
-	if (ch->is_idle && ch->time_ns < now_ns) /* it came only now */
-		ch->time_ns = now_ns;
+	if (ch->is_idle) /* it came only now */
+		not_before(ch, now_ns);
 	ch->is_idle = false;
 	if (!hw_space_read(ch->space, ch->ring_address + 8ull * f->get, &entry, sizeof(entry)))
 		return hw_channel_fail(ch, SOFT_ERROR_MMU, ch->ring_address + 8ull * f->get, "the ring");
@@ -110,20 +116,19 @@ static bool work_is_done(struct hw_channel *ch, uint64_t now_ns)
 	case HW_WORK_LAUNCH:
 		if (ch->launch->done_count < ch->launch->block_count || ch->launch->end_ns > now_ns)
 			return false;
-		ch->time_ns = ch->launch->end_ns;
+		not_before(ch, ch->launch->end_ns);
 		hw_launch_bury(ch->launch);
 		ch->launch = NULL;
 		break;
 	case HW_WORK_COPY:
 		if (!ch->copy.is_done || ch->copy.end_ns > now_ns)
 			return false;
-		ch->time_ns = ch->copy.end_ns;
+		not_before(ch, ch->copy.end_ns);
 		break;
 	case HW_WORK_ACQUIRE:
 		if (!hw_acquire_is_met(ch))
 			return false;
-		if (ch->time_ns < now_ns)
-			ch->time_ns = now_ns;
+		not_before(ch, now_ns);
 		break;
 	default:
 		break;
@@ -152,30 +157,31 @@ void hw_front_run(struct hw_channel *ch, uint64_t now_ns, uint32_t *budget)
 	}
 }
 
-void hw_front_look(struct hw_channel *ch, uint64_t now_ns)
+static bool can_go_on(struct hw_channel *ch)
 {
 	const struct hw_fetch *f = &ch->fetch;
 
-	ch->is_ready = false;
-	if (!hw_channel_is_live(ch))
-		return;
 	switch (ch->work) {
 	case HW_WORK_LAUNCH:
 	case HW_WORK_COPY:
-		ch->is_ready = true;
-		return;
+		return true;
 	case HW_WORK_ACQUIRE:
-		ch->is_ready = ch->group->has_error || hw_acquire_is_met(ch);
-		return;
+		return ch->group->has_error || hw_acquire_is_met(ch);
 	default:
-		break;
+		return f->at < f->count || f->segment_words || read_put(ch) != f->get;
 	}
-	ch->is_ready = f->at < f->count || f->segment_words || read_put(ch) != f->get;
-	if (ch->is_ready && ch->is_idle) {
-		ch->is_idle = false;
-		if (ch->time_ns < now_ns)
-			ch->time_ns = now_ns;
-	}
+}
+
+/* Nothing is done at a time before it was there to do, and allowed. */
+void hw_front_look(struct hw_channel *ch, uint64_t now_ns)
+{
+	bool was_ready = ch->is_ready && !ch->is_idle;
+
+	ch->is_ready = hw_channel_is_live(ch) && can_go_on(ch);
+	if (!ch->is_ready || was_ready)
+		return;
+	ch->is_idle = false;
+	not_before(ch, now_ns);
 }
 
 bool hw_channel_is_idle(struct hw_channel *ch)

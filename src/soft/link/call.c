@@ -126,6 +126,8 @@ int link_call(int fd, uint32_t nr, void *arg, uint32_t size)
 		while (rc < 0 && (errno == EINTR || errno == EAGAIN));
 		if (rc >= 0)
 			return 0;
+		if (errno == ENOSYS) /* a filter whose supervisor has died */
+			return -ENODEV;
 		if (errno != ENOTTY)
 			return -errno;
 		link_is_alone = true;

@@ -34,7 +34,7 @@ int link_start(const char *server, const struct link_config *config, char *folde
 	       struct bf_error *err);
 
 /* A device file (SOFT_FILE_*), or -errno: -ENOENT and -ECONNREFUSED if nobody is there, -ENODEV if there is no such
- * GPU. Of every other call here: -ENODEV if the software GPU has ended. */
+ * GPU. Of every other call here: -ENODEV if the software GPU has ended, or the process's supervisor. */
 int link_open(const char *folder, uint32_t file);
 /* As ioctl: 0 or -errno; the status is in the argument. Parameters that the argument points to are carried along.
  * In a supervised process the call is really made as an ioctl, and the warden answers it. */

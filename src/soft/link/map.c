@@ -74,6 +74,8 @@ void *link_map(int fd, void *at, size_t bytes, int prot, uint64_t offset)
 		map = mmap(NULL, bytes, prot, MAP_SHARED, fd, (off_t)offset);
 		if (map != MAP_FAILED)
 			return move(map, at, bytes);
+		if (errno == ENOSYS) /* a filter whose supervisor has died */
+			return fail(ENODEV);
 		if (errno != ENODEV)
 			return MAP_FAILED;
 		link_is_alone = true;
