@@ -7,7 +7,8 @@
 # keeper between them, or a client of belfryd in the middle of a request; several at a time. With `carry`, belfryd has
 # on_daemon_death = carry, and every 50th time its router is killed, too, and started again. SEED sets the random numbers.
 # Goal: the steady programs' results are right; no process, channel or client is left; belfryd has no more descriptors
-# than before and at most 4 MiB or a tenth more memory; nothing hangs.
+# than before and at most 1 MiB or a tenth more memory; nothing hangs. (What grows by right: up to 272 KiB of names of
+# vGPUs past, for traces, and some pages of stacks and heaps. So 1000 times show a leak of 1 KiB each.)
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../tests/gpu/common.sh"
 . "$HERE/vgpus.sh"
@@ -227,7 +228,7 @@ awk '
 	$1 ~ /_left$/ && $2 > 0 { bad = bad " " $1 }
 	$1 ~ /^soft_/ && $2 > before[$1] { bad = bad " " $1 }
 	$1 == "descriptors" && $2 > before[$1] { bad = bad " " $1 }
-	$1 == "rss_kib" && $2 > before[$1] * 1.1 && $2 > before[$1] + 4096 { bad = bad " " $1 }
+	$1 == "rss_kib" && $2 > before[$1] * 1.1 && $2 > before[$1] + 1024 { bad = bad " " $1 }
 	END { if (bad) { print "FAILED: more than before:" bad; exit 1 } }' "$WORK/before" "$WORK/after" || status=1
 [ "$status" = 0 ] && echo "ok: $(hits) in $took s" || { echo "FAILED, after $(hits) in $took s; SEED=$seed"; tail -3 "$WORK/belfryd.log"; }
 exit "$status"

@@ -4,7 +4,7 @@ set -eu
 sanitizers=$1
 build=$2
 
-tools/configure.sh "$build" "-Db_sanitize=$sanitizers"
+tools/configure.sh "$build" "-Db_sanitize=$sanitizers" -Doptimization=1
 ninja -C "$build" --quiet
 
 export ASAN_OPTIONS="abort_on_error=0:detect_stack_use_after_return=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"

@@ -59,6 +59,8 @@ enum { CLI_SPEC_OPTION = 256 };
 	{ \
 		"public", optional_argument, NULL, CLI_SPEC_OPTION \
 	}
+/* What --help says of those and of the GPU, where a vGPU is made. */
+extern const char cli_spec_help[];
 int cli_spec_option(const struct option *option, struct protocol_request *request, struct bf_error *err);
 
 /* A connection to belfryd, which is started if it is not there and may be. */

@@ -51,6 +51,21 @@ int cli_parse_json(int argc, char **argv, const char *help, int names_max, bool 
 	return cli_usage(argv[0], names_max ? "give the name of one vGPU" : "it takes no arguments") + 1;
 }
 
+const char cli_spec_help[] =
+	"  --mem SIZE          the most device memory, such as 8G, which is set aside for it (the whole\n"
+	"                      card, and none of it set aside)\n"
+	"  --time REQ:LIMIT    of the GPU's time, in percent: guaranteed, and at most (0:100)\n"
+	"  --class CLASS       latency or throughput (throughput)\n"
+	"  --objective PN=TIME for class latency: what is submitted is done within, such as p99=2ms\n"
+	"  --domain NAME       with whom it holds the token together (nobody)\n"
+	"  --gpu N             which GPU: N of /dev/nvidiaN (0); soft or soft:N for the software GPU,\n"
+	"                      which is taken by itself where there is no NVIDIA GPU\n"
+	"  --soft CONFIG       the software GPU, such as gpus=2,sms=16,mem=4G; see belfry-soft(1)\n"
+	"  --timeslice TIME    how long its turn on the GPU is, such as 200us (as belfryd finds best)\n"
+	"  --interleave LEVEL  how often its turn comes: low, medium or high (as belfryd finds best)\n"
+	"  --public            others may run programs on it, too\n"
+	"  --any-driver        take the nearest known layout if the driver's series is unknown\n";
+
 int cli_spec_option(const struct option *option, struct protocol_request *request, struct bf_error *err)
 {
 	return spec_parse(&request->spec, &request->parts, option->name, optarg ? optarg : "yes", err);

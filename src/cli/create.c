@@ -10,19 +10,7 @@ static const char help_text[] =
 	"\n"
 	"Make virtual GPU NAME, for belfry run NAME -- PROGRAM. It stays until belfry rm NAME.\n"
 	"\n"
-	"  --mem SIZE          the most device memory, such as 8G, which is set aside for it (the whole\n"
-	"                      card, and none of it set aside)\n"
-	"  --time REQ:LIMIT    of the GPU's time, in percent: guaranteed, and at most (0:100)\n"
-	"  --class CLASS       latency or throughput (throughput)\n"
-	"  --objective PN=TIME for class latency: what is submitted is done within, such as p99=2ms\n"
-	"  --domain NAME       with whom it holds the token together (nobody)\n"
-	"  --gpu N             which GPU: N of /dev/nvidiaN (0); soft or soft:N for the software GPU,\n"
-	"                      which is taken by itself where there is no NVIDIA GPU\n"
-	"  --soft CONFIG       the software GPU, such as gpus=2,sms=16,mem=4G; see belfry-soft(1)\n"
-	"  --timeslice TIME    how long its turn on the GPU is, such as 200us (as belfryd finds best)\n"
-	"  --interleave LEVEL  how often its turn comes: low, medium or high (as belfryd finds best)\n"
-	"  --public            others may run programs on it, too\n"
-	"  --any-driver        take the nearest known layout if the driver's series is unknown\n"
+	"%s"
 	"  --json              tell where it is, as JSON\n";
 
 static const struct option long_options[] = { CLI_SPEC_OPTIONS,
@@ -70,7 +58,7 @@ static int parse(int argc, char **argv, struct create *create)
 	opterr = 0;
 	for (int option; (option = getopt_long(argc, argv, "h", long_options, &index)) != -1;) {
 		if (option == 'h') {
-			fputs(help_text, stdout);
+			printf(help_text, cli_spec_help);
 			return CLI_OK + 1;
 		}
 		if (take_option(create, option, index, &err))

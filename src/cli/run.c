@@ -19,18 +19,7 @@ static const char help_text[] =
 	"it. Ends when PROGRAM does.\n"
 	"\n"
 	"  --name NAME         what to call its own vGPU (PROGRAM-PID)\n"
-	"  --mem SIZE          the most device memory, such as 8G or 512M (the whole card)\n"
-	"  --time REQ:LIMIT    of the GPU's time, in percent: guaranteed, and at most (0:100)\n"
-	"  --class CLASS       latency or throughput (throughput)\n"
-	"  --objective PN=TIME for class latency: what is submitted is done within, such as p99=2ms\n"
-	"  --domain NAME       with whom it holds the token together (nobody)\n"
-	"  --gpu N             which GPU: N of /dev/nvidiaN (0); soft or soft:N for the software GPU,\n"
-	"                      which is taken by itself where there is no NVIDIA GPU\n"
-	"  --soft CONFIG       the software GPU, such as gpus=2,sms=16,mem=4G; see belfry-soft(1)\n"
-	"  --timeslice TIME    how long its turn on the GPU is, such as 200us (as belfryd finds best)\n"
-	"  --interleave LEVEL  how often its turn comes: low, medium or high (as belfryd finds best)\n"
-	"  --public            others may run programs on it, too\n"
-	"  --any-driver        take the nearest known layout if the driver's series is unknown\n"
+	"%s"
 	"  --log LEVEL         error, warn, info or debug (warn)\n"
 	"\n"
 	"Exit status: the program's own; 128+N if signal N ended it; 127 not found, 126 not\n"
@@ -132,7 +121,7 @@ static int parse(int argc, char **argv, struct run *run)
 	opterr = 0;
 	for (int option; (option = getopt_long(argc, argv, "+h", long_options, &index)) != -1;) {
 		if (option == 'h') {
-			fputs(help_text, stdout);
+			printf(help_text, cli_spec_help);
 			return CLI_OK + 1;
 		}
 		if (take_option(run, option, index, &err))

@@ -313,6 +313,9 @@ int gpu_server_main(int hall)
 	setsid();		   /* what is typed at belfryd's terminal is not for us: belfryd tells us */
 	raise_limits();
 	mallopt(M_ARENA_MAX, 2); /* threads come and go; their heaps would stay */
+	/* As it is at first, but for good: otherwise it rises with the largest trace that was asked for, and as much
+	 * as that is kept ever after. */
+	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	if (receive_start(hall, &message))
 		return 2;
 	bf_log_setup("belfryd", (enum bf_log_level)(message.flags >> 8 & 3));

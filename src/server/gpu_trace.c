@@ -14,7 +14,9 @@ int trace_open(struct trace *trace)
 	trace->events = malloc(bytes);
 	if (!trace->events)
 		return -ENOMEM;
-	memset(trace->events, 0, bytes); /* all of it is there from the start: what grows later is a leak */
+	/* All of it is there from the start: what grows later is a leak. (malloc and memset the compiler makes a
+	 * calloc, and nothing is there until it is written.) */
+	explicit_bzero(trace->events, bytes);
 	return 0;
 }
 

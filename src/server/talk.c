@@ -347,7 +347,9 @@ int talk_ask(int sock, const struct protocol_request *request, struct protocol_r
 	if (body)
 		*body = NULL;
 	memset(reply, 0, sizeof(*reply));
-	if (send(sock, request, sizeof(*request), MSG_NOSIGNAL) != (ssize_t)sizeof(*request))
+	/* One that has gone may have said why before: that is still to be read. */
+	if (send(sock, request, sizeof(*request), MSG_NOSIGNAL) != (ssize_t)sizeof(*request) &&
+	    errno != EPIPE)
 		return bf_fail(err, errno, "belfryd cannot be asked: %s", strerror(errno));
 	rc = check_reply(reply, bf_message_receive(sock, reply, sizeof(*reply), &file, 0), err);
 	if (rc || !body || file < 0)

@@ -116,13 +116,3 @@ void warden_end_run(struct warden *warden, uint32_t number, const char *why)
 		run_gone(warden, run);
 	pthread_mutex_unlock(&warden->lock);
 }
-
-bool warden_run_is_over(struct warden *warden, uint32_t run)
-{
-	bool is_over;
-
-	pthread_mutex_lock(&warden->lock);
-	is_over = !run_by_number(warden, run);
-	pthread_mutex_unlock(&warden->lock);
-	return is_over;
-}

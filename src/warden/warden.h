@@ -48,8 +48,6 @@ int warden_add_run(struct warden *warden, uint32_t run, int listener, const stru
 /* Kill every process of it that has made a driver call, and close its listener: calls that wait for an answer, and any
  * that are made later, fail with ENOSYS. A run that is over, or never was, is left alone but for its processes. */
 void warden_end_run(struct warden *warden, uint32_t run, const char *why);
-/* No process has its listener any more, or it was ended, or there is no such run. */
-bool warden_run_is_over(struct warden *warden, uint32_t run);
 
 /* Whether any process of it is known. */
 bool warden_has_processes(struct warden *warden);

@@ -33,7 +33,7 @@ fail() {
 status() {
 	local wanted=$1 got
 	shift
-	timeout 30 "$@" >"$work/out" 2>"$work/err"
+	timeout 100 "$@" >"$work/out" 2>"$work/err"
 	got=$?
 	[ "$got" = "$wanted" ] || fail "$* : status $got, not $wanted: $(cat "$work/err")"
 }
@@ -43,7 +43,7 @@ says() { grep -qF -- "$1" "$work/err" || fail "$2: $(cat "$work/err")"; }
 
 # until_so COMMAND...: wait for something that happens soon, or fail.
 until_so() {
-	local end=$((SECONDS + 30))
+	local end=$((SECONDS + 60))
 	until "$@"; do
 		[ "$SECONDS" -lt "$end" ] || { fail "$* : did not come to be"; return 1; }
 		sleep 0.02

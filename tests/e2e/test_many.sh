@@ -38,7 +38,10 @@ vgpus_are() { [ "$(vgpus)" = "$1" ]; }
 # The first program makes what stays: the software GPU's own, and that of a GPU server.
 status 0 "$belfry" run -- "$saxpy"
 until_so soft_is channels 0
-before=$(counts)
+until_so vgpus_are 0
+# Its vGPU's thread and descriptors go a moment after it.
+settled() { before=$(counts) && sleep 0.3 && as_before; }
+until_so settled
 
 # Idle vGPUs.
 for number in $(seq $idle); do

@@ -86,15 +86,14 @@ static void run_that_is_ended_leaves_the_other_alone(void)
 	stage_until(&s, 'r');
 	stage_until_second(&s, 's');
 	CHECK_EQUAL(card_used_bytes(&s.card), 4 * MIB);
-	CHECK(!warden_run_is_over(s.warden, STAGE_RUN) && !warden_run_is_over(s.warden, STAGE_SECOND_RUN));
-	CHECK(warden_run_is_over(s.warden, 77)); /* there is none */
+	CHECK(warden_has_process(s.warden, s.pid) && warden_has_process(s.warden, s.second.pid));
 	warden_end_run(s.warden, STAGE_SECOND_RUN, "the test says so");
 	warden_end_run(s.warden, STAGE_SECOND_RUN, "once more"); /* changes nothing */
 	warden_end_run(s.warden, 77, "nobody");
-	CHECK(warden_run_is_over(s.warden, STAGE_SECOND_RUN));
-	CHECK(!warden_run_is_over(s.warden, STAGE_RUN));
-	while (!s.second.has_ended || card_used_bytes(&s.card) != 2 * MIB)
+	while (!s.second.has_ended || warden_has_process(s.warden, s.second.pid) ||
+	       card_used_bytes(&s.card) != 2 * MIB)
 		stage_serve(&s, 1);
+	CHECK(!s.is_over && warden_has_process(s.warden, s.pid));
 	CHECK_EQUAL(s.second.status, SIGKILL);
 	stage_until_done(&s, 0, 1);
 	stage_go_on(&s);
@@ -106,7 +105,7 @@ static void run_that_is_ended_leaves_the_other_alone(void)
 	stage_end_well(&s);
 }
 
-static void run_that_is_over_is_known_to_be(void)
+static void run_that_ends_leaves_the_other_alone(void)
 {
 	struct stage_setup setup = setup_two(8 * MIB, program_takes_memory, MIB);
 	struct stage s;
@@ -115,9 +114,9 @@ static void run_that_is_over_is_known_to_be(void)
 	stage_until(&s, 'r');
 	stage_until_second(&s, 'm');
 	stage_second_goes_on(&s);
-	while (!warden_run_is_over(s.warden, STAGE_SECOND_RUN))
+	while (warden_has_process(s.warden, s.second.pid))
 		stage_serve(&s, 1);
-	CHECK(!s.is_over && !warden_run_is_over(s.warden, STAGE_RUN));
+	CHECK(!s.is_over && warden_has_process(s.warden, s.pid));
 	for (int i = 0; i < 2; i++) {
 		stage_go_on(&s);
 		stage_until(&s, 'r');
@@ -279,7 +278,7 @@ static void *looks_main(void *arg)
 		CHECK(gpu_ns >= last_ns);
 		last_ns = gpu_ns;
 		gate_vgpu_counts(warden_gate(warden));
-		CHECK(!warden_run_is_over(warden, STAGE_RUN));
+		warden_has_processes(warden);
 		atomic_fetch_add(&hand->rounds, 1);
 	}
 	return NULL;
@@ -730,7 +729,7 @@ int main(int argc, char **argv)
 		return after_exec(argv);
 	STAGE_TEST(runs_share_one_limit);
 	STAGE_TEST(run_that_is_ended_leaves_the_other_alone);
-	STAGE_TEST(run_that_is_over_is_known_to_be);
+	STAGE_TEST(run_that_ends_leaves_the_other_alone);
 	STAGE_TEST(number_that_is_taken_is_refused);
 	STAGE_TEST(calls_that_wait_are_answered_on_their_own_listener);
 	STAGE_TEST(call_that_waits_goes_with_its_run);
