@@ -21,7 +21,9 @@ may soft rm base
 may gate rm base
 may warden soft gate rm base
 may sched belfry base
-may server sched warden soft gate rm base
+may policy belfry base
+may replay policy sched belfry base
+may server replay policy sched belfry warden soft gate rm base
 may metrics server base
-may cli soft server warden gate rm base
+may cli replay policy sched belfry soft server warden gate rm base
 exit $status

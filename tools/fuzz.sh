@@ -16,6 +16,9 @@ if [ "${1:-}" = --run ]; then
 	if [ -d "tests/fuzz/corpus/$name" ]; then
 		set -- "$@" "tests/fuzz/corpus/$name"
 	fi
+	case $name in
+	policy_*) set -- "$@" "$build/tests/policies" ;; # what clang has made there
+	esac
 	if ! "$build/tests/fuzz/$name" "-max_total_time=$seconds" -timeout=10 -rss_limit_mb=2048 \
 		-verbosity=0 -print_final_stats=1 "-artifact_prefix=$build/tests/fuzz/$name." "$@" \
 		>"$found.log" 2>&1; then

@@ -29,12 +29,14 @@ cp "$build/src/soft/cuda/libcuda.so.1" "$dist/bin/soft/"
 cp "$build/demo/belfry-demo" "$build/demo/belfry-demo-view" demo/kernels.ptx demo/kernels.cu "$dist/demo/"
 copy_programs tests/gpu
 copy_programs bench
+cp "$build"/bench/*.bpf.o "$dist/bench/"
 cp man/*.[158] "$dist/man/"
 cp README.md LICENSE CHANGELOG.md "$dist/"
 
 status=0
 for program in "$dist"/bin/* "$dist"/bin/soft/* "$dist"/demo/* "$dist"/tests/gpu/* "$dist"/bench/*; do
 	[ -f "$program" ] || continue
+	case $program in *.bpf.o) continue ;; esac # for the kernel
 	[ "$(head -c 4 "$program" | tail -c 3 | tr -d '\0')" = ELF ] || continue
 	others=$(ldd "$program" | awk '{ print $1 }' | sed 's,.*/,,' |
 		grep -vxE 'linux-vdso\.so\.1|ld-linux-.*|lib(c|m|dl|rt|pthread)\.so\.[0-9]+|statically' || true)

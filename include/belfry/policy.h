@@ -17,12 +17,21 @@
 #ifndef BELFRY_POLICY_H
 #define BELFRY_POLICY_H
 
+#ifndef __VMLINUX_H__
 #include <linux/types.h>
+#endif
+
+/* "class" is a word of C++. */
+#ifdef __cplusplus
+#define BELFRY_CLASS vgpu_class
+#else
+#define BELFRY_CLASS class
+#endif
 
 #define BELFRY_POLICY_MAGIC 0xbe1fb0f0u
 #define BELFRY_POLICY_ABI 1u
 
-#define BELFRY_VGPUS_MAX 256u	 /* entries of the table belfry_vgpus */
+#define BELFRY_VGPUS_MAX 256u	  /* entries of the table belfry_vgpus */
 #define BELFRY_NOBODY 0xffffffffu /* no entry of the table */
 #define BELFRY_WHOLE_PPM 1000000u
 #define BELFRY_NAME_SIZE 64
@@ -30,21 +39,21 @@
 enum { BELFRY_PROPOSE = 0, BELFRY_DEFAULT = 1 };
 
 enum belfry_hook {
-	BELFRY_HOOK_INIT,	      /* belfry_init: the policy was loaded */
-	BELFRY_HOOK_EXIT,	      /* belfry_init: it is about to go */
-	BELFRY_HOOK_DUMP,	      /* belfry_dump: say something for people */
-	BELFRY_HOOK_VGPU_INIT,	      /* belfry_vgpu_init: a vGPU is there; all of them again when a policy is loaded */
-	BELFRY_HOOK_VGPU_EXIT,	      /* belfry_vgpu_init: it is gone */
-	BELFRY_HOOK_VGPU_SET,	      /* belfry_vgpu_init: it was changed */
-	BELFRY_HOOK_CTX_INIT,	      /* belfry_ctx_init: a program makes a GPU context */
-	BELFRY_HOOK_ENQUEUE,	      /* belfry_enqueue: a vGPU has work and its gate is closed */
-	BELFRY_HOOK_PICK,	      /* belfry_pick: the GPU is free or a slice has ended: who is next, how long */
-	BELFRY_HOOK_RUNNING,	      /* belfry_running: it has the token now */
-	BELFRY_HOOK_STOPPING,	      /* belfry_running: it has it no more, and this is what it used */
-	BELFRY_HOOK_TICK,	      /* belfry_tick: four times a round, for each vGPU with work */
-	BELFRY_HOOK_PREEMPT,	      /* belfry_preempt: somebody waits: is the holder to be stopped for it? */
-	BELFRY_HOOK_MEM_ALLOC,	      /* belfry_mem_alloc: a program asks for memory that its vGPU has */
-	BELFRY_HOOK_MEM_PRESSURE,     /* belfry_mem_pressure: somebody needs room: whose limit is to be lowered? */
+	BELFRY_HOOK_INIT,      /* belfry_init: the policy was loaded */
+	BELFRY_HOOK_EXIT,      /* belfry_init: it is about to go */
+	BELFRY_HOOK_DUMP,      /* belfry_dump: say something for people */
+	BELFRY_HOOK_VGPU_INIT, /* belfry_vgpu_init: a vGPU is there; all of them again when a policy is loaded */
+	BELFRY_HOOK_VGPU_EXIT, /* belfry_vgpu_init: it is gone */
+	BELFRY_HOOK_VGPU_SET,  /* belfry_vgpu_init: it was changed */
+	BELFRY_HOOK_CTX_INIT,  /* belfry_ctx_init: a program makes a GPU context */
+	BELFRY_HOOK_ENQUEUE,   /* belfry_enqueue: a vGPU has work and its gate is closed */
+	BELFRY_HOOK_PICK,      /* belfry_pick: the GPU is free or a slice has ended: who is next, how long */
+	BELFRY_HOOK_RUNNING,   /* belfry_running: it has the token now */
+	BELFRY_HOOK_STOPPING,  /* belfry_running: it has it no more, and this is what it used */
+	BELFRY_HOOK_TICK,      /* belfry_tick: four times a round, for each vGPU with work */
+	BELFRY_HOOK_PREEMPT,   /* belfry_preempt: somebody waits: is the holder to be stopped for it? */
+	BELFRY_HOOK_MEM_ALLOC, /* belfry_mem_alloc: a program asks for memory that its vGPU has */
+	BELFRY_HOOK_MEM_PRESSURE, /* belfry_mem_pressure: somebody needs room: whose limit is to be lowered? */
 	BELFRY_HOOK_OBJECTIVE_MISSED, /* belfry_objective: a submission took longer than the objective */
 	BELFRY_HOOK_FAULT,	      /* belfry_fault: a program of a vGPU was ended by a fault on the GPU */
 	BELFRY_HOOK_MODULE_LOAD,      /* reserved for probes: not called yet */
@@ -54,26 +63,29 @@ enum belfry_hook {
 enum belfry_class { BELFRY_THROUGHPUT, BELFRY_LATENCY };
 
 enum belfry_vgpu_flag {
-	BELFRY_WAITS = 1 << 0,	  /* it has work behind its closed gate */
-	BELFRY_RUNS = 1 << 1,	  /* it has work on the GPU */
-	BELFRY_MAY_HAVE = 1 << 2, /* it may have the token now: it wants it, is within its limit, and nobody holds it back */
-	BELFRY_HOLDS = 1 << 3,	  /* it has the token */
-	BELFRY_RIDES = 1 << 4,	  /* its gate is open without a token, and its turns on the hardware come first */
-	BELFRY_SPENT = 1 << 5,	  /* it has had what its limit allows */
-	BELFRY_OVERDUE = 1 << 6,  /* so much is owed to it that nobody else can be picked before it */
+	BELFRY_WAITS = 1 << 0, /* it has work behind its closed gate */
+	BELFRY_RUNS = 1 << 1,  /* it has work on the GPU */
+	BELFRY_MAY_HAVE =
+		1
+		<< 2, /* it may have the token now: it wants it, is within its limit, and nobody holds it back */
+	BELFRY_HOLDS = 1 << 3, /* it has the token */
+	BELFRY_RIDES =
+		1 << 4, /* its gate is open without a token, and its turns on the hardware come first */
+	BELFRY_SPENT = 1 << 5,	 /* it has had what its limit allows */
+	BELFRY_OVERDUE = 1 << 6, /* so much is owed to it that nobody else can be picked before it */
 };
 
 /* What is known of a vGPU, at the moment of the decision. The table belfry_vgpus has one entry for each that has or lately
  * had work, in no order; an entry's place is good for this one call, its id for ever. */
 struct belfry_vgpu {
 	__u64 id;
-	__u32 flags;	   /* enum belfry_vgpu_flag */
-	__u32 class;	   /* enum belfry_class */
-	__u32 request_ppm; /* of the GPU's time, promised */
-	__u32 limit_ppm;   /* never more over a window */
-	__u32 weight_ppm;  /* its request, or its part of what nobody requested */
-	__u32 part_ppm;	   /* its part of what those who take tokens share now */
-	__u32 domain;	   /* those of one number may have the token together; 0: alone */
+	__u32 flags;	    /* enum belfry_vgpu_flag */
+	__u32 BELFRY_CLASS; /* class: enum belfry_class */
+	__u32 request_ppm;  /* of the GPU's time, promised */
+	__u32 limit_ppm;    /* never more over a window */
+	__u32 weight_ppm;   /* its request, or its part of what nobody requested */
+	__u32 part_ppm;	    /* its part of what those who take tokens share now */
+	__u32 domain;	    /* those of one number may have the token together; 0: alone */
 	__u32 percentile_ppm;
 	__u64 objective_ns; /* that percentile of its submissions is to take no longer; 0: no objective */
 	__u64 tail_ns;	    /* that percentile (or p99) of the last ones, as of the last tick */
@@ -89,15 +101,15 @@ struct belfry_vgpu {
 	__u64 slice_ns;		  /* its last slice */
 	__s64 slice_left_ns;	  /* of it, of the holder */
 	__u64 wants_since_ns;	  /* it has had work without a break; 0: it has none */
-	__u64 deadline_ns;	  /* as proposed by the enqueue hook, or since when it wants plus the objective; 0: none */
-	__u64 gap_ns;		  /* how long it usually has no work between two bursts */
-	__u64 burst_ns;		  /* how much GPU time it usually uses between two breaks */
-	__u64 waited_ns;	  /* for others, ever */
-	__u64 grants;		  /* tokens, ever */
-	__u32 sm_ppm;		  /* how busy it keeps the SMs while it runs, if that was measured; 0: unknown */
-	__u32 mem_ppm;		  /* the memory bus, likewise */
-	__u64 timeslice_us;	  /* on the hardware, as ordered; 0: not */
-	__s32 interleave;	  /* likewise; -1: not */
+	__u64 deadline_ns; /* as proposed by the enqueue hook, or since when it wants plus the objective; 0: none */
+	__u64 gap_ns;	    /* how long it usually has no work between two bursts */
+	__u64 burst_ns;	    /* how much GPU time it usually uses between two breaks */
+	__u64 waited_ns;    /* for others, ever */
+	__u64 grants;	    /* tokens, ever */
+	__u32 sm_ppm;	    /* how busy it keeps the SMs while it runs, if that was measured; 0: unknown */
+	__u32 mem_ppm;	    /* the memory bus, likewise */
+	__u64 timeslice_us; /* on the hardware, as ordered; 0: not */
+	__s32 interleave;   /* likewise; -1: not */
 	__u32 reserved;
 };
 
@@ -125,7 +137,7 @@ struct belfry_vgpu_init {
 	struct belfry_head head;
 	__u64 id;
 	char name[BELFRY_NAME_SIZE];
-	__u32 request_ppm, limit_ppm, class, percentile_ppm;
+	__u32 request_ppm, limit_ppm, BELFRY_CLASS, percentile_ppm;
 	__u64 objective_ns, mem_bytes;
 };
 
@@ -146,11 +158,11 @@ struct belfry_enqueue {
 
 struct belfry_pick {
 	struct belfry_head head;
-	__u32 last;	/* who had the token last, or BELFRY_NOBODY */
-	__u32 choice;	/* proposes: an entry with BELFRY_MAY_HAVE */
+	__u32 last;   /* who had the token last, or BELFRY_NOBODY */
+	__u32 choice; /* proposes: an entry with BELFRY_MAY_HAVE */
 	__u64 slice_ns; /* proposes: for how long, from slice_min_ns to round_ns; 0: as long as the built-in would */
-	__u32 units;	/* proposes: on how many units of SMs; 0: on all */
-	__u32 beside;	/* proposes: who may run beside it, of its domain; BELFRY_NOBODY: whoever may */
+	__u32 units;  /* proposes: on how many units of SMs; 0: on all */
+	__u32 beside; /* proposes: who may run beside it, of its domain; BELFRY_NOBODY: whoever may */
 };
 
 struct belfry_running {
@@ -168,7 +180,7 @@ struct belfry_tick {
 	__u64 timeslice_us; /* proposes: its turns on the hardware; 0: as the built-in would */
 	__s32 interleave;   /* proposes 0, 1 or 2; -1: as the built-in would */
 	__s32 ride;	    /* proposes: 1: needs no token, 0: takes tokens, -1: as the built-in would */
-	__u32 weight_ppm;   /* proposes: its weight in pass_ns and part_ppm, never below its request; 0: as it is */
+	__u32 weight_ppm; /* proposes: its weight in pass_ns and part_ppm, never below its request; 0: as it is */
 	__u32 reserved;
 };
 
@@ -217,21 +229,29 @@ struct belfry_policy {
 };
 
 #ifdef __bpf__
+#ifndef __VMLINUX_H__
+#include <linux/bpf.h>
+#endif
 #include <bpf/bpf_helpers.h>
 
-#define BELFRY_POLICY(policy_name, policy_what)                                                  \
-	const struct belfry_policy belfry_policy SEC(".rodata.belfry") = {                       \
-		BELFRY_POLICY_MAGIC, BELFRY_POLICY_ABI,		 sizeof(struct belfry_vgpu),     \
-		sizeof(struct belfry_head), sizeof(struct belfry_pick), sizeof(struct belfry_tick), \
-		policy_name, policy_what                                                         \
-	};                                                                                       \
+#define BELFRY_POLICY(policy_name, policy_what) \
+	const struct belfry_policy belfry_policy SEC(".rodata.belfry") = { BELFRY_POLICY_MAGIC, \
+									   BELFRY_POLICY_ABI, \
+									   sizeof(struct belfry_vgpu), \
+									   sizeof(struct belfry_head), \
+									   sizeof(struct belfry_pick), \
+									   sizeof(struct belfry_tick), \
+									   policy_name, \
+									   policy_what }; \
 	char LICENSE[] SEC("license") = "Dual MIT/GPL"
 
 #define BELFRY_HOOK(hook) SEC("belfry/" #hook)
 
+/* For reading. It is written anew before each call, and nobody reads it back: the kernel maps no table writable that is
+ * closed to programs (BPF_F_RDONLY_PROG), so what a policy writes into it is seen by that policy alone. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_RDONLY_PROG);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, BELFRY_VGPUS_MAX);
 	__type(key, __u32);
 	__type(value, struct belfry_vgpu);

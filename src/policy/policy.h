@@ -19,14 +19,15 @@ struct policy;
 struct policy_options {
 	const char *const *sets; /* "NAME=VALUE": read-only tunables of the object */
 	size_t set_count;
-	const char *pin_folder;	 /* its maps are pinned in here, in a bpffs; NULL: they are not. It is made, and removed */
-	uint64_t budget_ns;	 /* of one call; 0: the default */
+	/* Its maps are pinned in here, in a bpffs; NULL: they are not. The folder is made, and removed. */
+	const char *pin_folder;
+	uint64_t budget_ns; /* of one call; 0: the default */
 };
 
 /* From an object's bytes, which are copied. On failure NULL, a reason in err, and in *log, if the verifier refused it, what
  * it said, readably: the program's name, then the last lines first; to be freed. log may be NULL. */
-struct policy *policy_load(const void *object, size_t bytes, const struct policy_options *options,
-			   char **log, struct bf_error *err);
+struct policy *policy_load(const void *object, size_t bytes, const struct policy_options *options, char **log,
+			   struct bf_error *err);
 struct policy *policy_get(struct policy *policy);
 void policy_put(struct policy *policy); /* the last one closes and unpins it; NULL is fine */
 
@@ -38,13 +39,14 @@ const char *policy_what(const struct policy *policy);
 bool policy_has(const struct policy *policy, enum belfry_hook hook);
 /* BELFRY_VGPUS_MAX entries, which its programs read. */
 struct belfry_vgpu *policy_table(const struct policy *policy);
-/* Where its maps are pinned, "" if they are not, and why not. */
+/* Where its maps are pinned; "" if nobody asked for it; "not pinned: ..." if that was not possible, and why. */
 const char *policy_pinned(const struct policy *policy);
 
 /* Call a hook it has. ctx is a context of policy.h with its head filled in, and holds the proposal afterwards.
  * BELFRY_PROPOSE or BELFRY_DEFAULT; -EPROTO: it returned something else; -ETIME: it has been past its budget too often;
  * another -errno: it could not be called. After a failure the policy is out: it is not called again (-ENOENT), and
- * policy_info says why. */
+ * policy_info says why. A hook that it does not have (-ENOENT) and a context of another size than policy_ctx_size says
+ * (-EMSGSIZE) are the caller's mistakes and cost it nothing. */
 int policy_call(struct policy *policy, enum belfry_hook hook, void *ctx, size_t size);
 /* Put it out for a reason of the caller's. */
 void policy_fail(struct policy *policy, const char *why);

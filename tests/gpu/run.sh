@@ -150,6 +150,15 @@ a_neighbours_fault_disturbs_nobody() {
 	return "$status"
 }
 
+# The first child of a run may be one that only looks whether a filter can be had: the keeper comes after it.
+kill_next_children() {
+	for _ in 1 2 3; do
+		wait_until 2 all_gone "$1" && return
+		# shellcheck disable=SC2046 # none, or one
+		kill -9 $(cat "/proc/$1/task/$1/children" 2>/dev/null) 2>/dev/null
+	done
+}
+
 # Kill a process of a run (program, belfry, keeper), the GPU server or belfryd at a random moment; nothing may be left
 # on the GPU, nor any process of the run. No `timeout` here, so that the wrapper's number is known; gpu_busy ends by
 # itself.
@@ -174,6 +183,7 @@ killed_at_random() {
 		[ "$which" != belfryd ] || tree="$tree $(server_of "t-kill9-$which-$i")"
 		echo "kill -9 $victim ($which)"
 		kill -9 "$victim" 2>/dev/null
+		[ "$which" != keeper ] || kill_next_children "$runner"
 		tree="$tree $(family "$runner")"
 		if ! wait_until 10 all_gone $tree; then
 			for pid in $tree; do

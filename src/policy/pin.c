@@ -1,0 +1,174 @@
+/* Pins are for people: bpftool map dump pinned /sys/fs/bpf/belfry/... Nothing here reads them again, so where there is no
+ * bpffs the policy works without. */
+#include <bpf/bpf.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/own.h"
+#include "policy/inside.h"
+
+/* A bpffs takes no dots: ".rodata.belfry" becomes rodata_belfry, and "fair.bss" bss. */
+static int pin_path(const struct bpf_map *map, const char *folder, char *to)
+{
+	const char *name = bpf_map__name(map), *dot = strchr(name, '.');
+
+	if (bpf_map__is_internal(map) && dot)
+		name = dot + 1;
+	if (snprintf(to, POLICY_PATH_SIZE, "%s/%s", folder, name) >= POLICY_PATH_SIZE)
+		return -ENAMETOOLONG;
+	for (char *at = to + strlen(folder); *at; at++)
+		if (*at == '.')
+			*at = '_';
+	return 0;
+}
+
+/* The part of path that exists already: path is cut to it. */
+static void cut_to_existing(char *path)
+{
+	char *slash;
+
+	while (access(path, F_OK) && (slash = strrchr(path, '/')))
+		*slash = 0;
+}
+
+static int check_place(const char *folder, struct bf_error *err)
+{
+	char there[POLICY_PATH_SIZE];
+	struct statfs fs;
+
+	if (folder[0] != '/' || strlen(folder) >= sizeof(there))
+		return bf_fail(err, EINVAL, "%.64s: not a path of at most %zu bytes that begins with /",
+			       folder, sizeof(there) - 1);
+	snprintf(there, sizeof(there), "%s", folder);
+	cut_to_existing(there);
+	if (statfs(there[0] ? there : "/", &fs))
+		return bf_fail(err, errno, "%s: %s", there, strerror(errno));
+	if (fs.f_type != BPF_FS_MAGIC)
+		return bf_fail(err, ENOENT, "%s is in no bpffs; mount one: mount -t bpf bpf /sys/fs/bpf",
+			       folder);
+	return 0;
+}
+
+static int make_folders(const char *folder, struct bf_error *err)
+{
+	char path[POLICY_PATH_SIZE];
+	char *slash = path;
+
+	snprintf(path, sizeof(path), "%s", folder);
+	do {
+		slash = strchr(slash + 1, '/');
+		if (slash)
+			*slash = 0;
+		if (mkdir(path, 0700) && errno != EEXIST)
+			return bf_fail(err, errno, "%s cannot be made: %s", path, strerror(errno));
+		if (slash)
+			*slash = '/';
+	} while (slash);
+	return 0;
+}
+
+/* A folder of ours, and not the bpffs itself: what is in it is left from a daemon that died. */
+static int empty_folder(const char *folder, struct bf_error *err)
+{
+	cleanup_close int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat here, above;
+	struct dirent *entry;
+	DIR *entries;
+
+	if (fd < 0 || fstat(fd, &here) || fstatat(fd, "..", &above, 0))
+		return bf_fail(err, errno, "%s: %s", folder, strerror(errno));
+	if (here.st_uid != geteuid() || here.st_mode & 022 || here.st_dev != above.st_dev)
+		return bf_fail(err, EPERM, "%s is not a folder of ours alone in a bpffs", folder);
+	entries = fdopendir(fd);
+	if (!entries)
+		return bf_fail(err, errno, "%s: %s", folder, strerror(errno));
+	while ((entry = readdir(entries)))
+		if (entry->d_type != DT_DIR)
+			unlinkat(fd, entry->d_name, 0);
+	bf_take_fd(&fd);
+	closedir(entries);
+	return 0;
+}
+
+static int pin_all(struct bpf_object *bpf, const char *folder, struct bf_error *err)
+{
+	char path[POLICY_PATH_SIZE];
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, bpf)
+	{
+		int rc = pin_path(map, folder, path);
+
+		if (!rc)
+			rc = bpf_obj_pin(bpf_map__fd(map), path);
+		if (rc)
+			return bf_fail(err, -rc, "map %s cannot be pinned in %s: %s", bpf_map__name(map),
+				       folder, strerror(-rc));
+	}
+	return 0;
+}
+
+int pin_maps(struct bpf_object *bpf, const char *folder, struct bf_error *err)
+{
+	int rc = check_place(folder, err);
+
+	if (rc)
+		return rc;
+	/* Another policy that goes may take empty folders away meanwhile. */
+	for (int tries = 0; tries < 8; tries++) {
+		rc = make_folders(folder, err);
+		if (rc != -ENOENT)
+			break;
+	}
+	if (!rc)
+		rc = empty_folder(folder, err);
+	if (!rc)
+		rc = pin_all(bpf, folder, err);
+	if (rc)
+		pin_remove(bpf, folder);
+	return rc;
+}
+
+static __u32 map_id(int fd)
+{
+	struct bpf_map_info info = { 0 };
+	__u32 length = sizeof(info);
+
+	return bpf_obj_get_info_by_fd(fd, &info, &length) ? 0 : info.id;
+}
+
+/* The next policy of the same name may be pinned there already. */
+static bool is_ours(const struct bpf_map *map, const char *path)
+{
+	cleanup_close int fd = bpf_obj_get(path);
+
+	return fd >= 0 && map_id(fd) == map_id(bpf_map__fd(map));
+}
+
+/* The folder, and those above it that are empty now, up to the bpffs, which is busy. */
+static void remove_folders(const char *folder)
+{
+	char path[POLICY_PATH_SIZE];
+	char *slash;
+
+	snprintf(path, sizeof(path), "%s", folder);
+	while (!rmdir(path) && (slash = strrchr(path, '/')) && slash != path)
+		*slash = 0;
+}
+
+void pin_remove(struct bpf_object *bpf, const char *folder)
+{
+	char path[POLICY_PATH_SIZE];
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, bpf) if (!pin_path(map, folder, path) && is_ours(map, path))
+		unlink(path);
+	remove_folders(folder);
+}

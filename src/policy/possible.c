@@ -1,0 +1,55 @@
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/own.h"
+#include "policy/inside.h"
+
+static bool has_capability(void)
+{
+	cleanup_file FILE *file = fopen("/proc/self/status", "re");
+	unsigned long long effective = 0;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "CapEff: %llx", &effective) == 1)
+			break;
+	return effective & (1ull << CAP_BPF | 1ull << CAP_SYS_ADMIN);
+}
+
+static int say_why(int code, struct bf_error *err)
+{
+	if (code == EPERM && has_capability())
+		return bf_fail(
+			err, EPERM,
+			"eBPF may not be loaded here: a filter of system calls (a container's?) or the kernel's lockdown forbids bpf(2)");
+	if (code == EPERM)
+		return bf_fail(
+			err, EPERM,
+			"eBPF may not be loaded by this process: it lacks CAP_BPF; start belfryd as root");
+	if (code == ENOSYS)
+		return bf_fail(err, ENOSYS,
+			       "this kernel has no eBPF: it was built without CONFIG_BPF_SYSCALL");
+	if (code == EINVAL)
+		return bf_fail(
+			err, EINVAL,
+			"this kernel's eBPF has no programs that can be called; Linux 5.17 or later has them");
+	return bf_fail(err, code, "eBPF cannot be loaded: %s", strerror(code));
+}
+
+/* The shortest hook there is says it more surely than any version or capability. */
+int policy_is_possible(struct bf_error *err)
+{
+	static const struct bpf_insn nothing[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	struct bpf_prog_load_opts options = { .sz = sizeof(options), .prog_flags = BPF_F_SLEEPABLE };
+	cleanup_close int fd = bpf_prog_load(BPF_PROG_TYPE_SYSCALL, "belfry_nothing", "Dual MIT/GPL", nothing,
+					     sizeof(nothing) / sizeof(nothing[0]), &options);
+
+	return fd < 0 ? say_why(-fd, err) : 0;
+}

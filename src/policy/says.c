@@ -1,0 +1,102 @@
+#include <ctype.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <string.h>
+
+#include "policy/inside.h"
+
+/* Its name is a file's name, a word of the command line and a label of metrics. */
+static bool is_name(const char *name)
+{
+	size_t length = strnlen(name, BELFRY_NAME_SIZE);
+
+	if (!length || length == BELFRY_NAME_SIZE)
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if (!isalnum((unsigned char)name[i]) && !(i && strchr("-_", name[i])))
+			return false;
+	return true;
+}
+
+static bool is_line(const char *text, size_t room)
+{
+	size_t length = strnlen(text, room);
+
+	for (size_t i = 0; i < length; i++)
+		if (iscntrl((unsigned char)text[i]))
+			return false;
+	return length < room;
+}
+
+int says_read(const void *bytes, size_t size, struct belfry_policy *says, struct bf_error *err)
+{
+	size_t section_bytes = 0;
+	const void *section = elf_section(bytes, size, ".rodata.belfry", &section_bytes);
+
+	if (!section)
+		return bf_fail(err, EINVAL,
+			       "it does not say what it is; write BELFRY_POLICY(name, what) in it");
+	if (section_bytes < 2 * sizeof(__u32))
+		return bf_fail(err, EINVAL, "what it says of itself is damaged; compile it again");
+	*says = (struct belfry_policy){ 0 };
+	memcpy(says, section, section_bytes < sizeof(*says) ? section_bytes : sizeof(*says));
+	if (says->magic != BELFRY_POLICY_MAGIC)
+		return bf_fail(err, EINVAL, "what it says of itself is damaged; compile it again");
+	if (says->abi != BELFRY_POLICY_ABI)
+		return bf_fail(
+			err, EPROTO,
+			"it was made for policy ABI %u, and this Belfry has %u; compile it with this release's belfry/policy.h",
+			says->abi, BELFRY_POLICY_ABI);
+	if (section_bytes < sizeof(*says) || says->vgpu_size != sizeof(struct belfry_vgpu) ||
+	    says->head_size != sizeof(struct belfry_head) || says->pick_size != sizeof(struct belfry_pick) ||
+	    says->tick_size != sizeof(struct belfry_tick))
+		return bf_fail(
+			err, EPROTO,
+			"its structures have other sizes than this Belfry's; compile it with this release's belfry/policy.h");
+	if (!is_name(says->name))
+		return bf_fail(err, EINVAL,
+			       "its name is none: letters, digits, '-' and '_', at most %d of them",
+			       BELFRY_NAME_SIZE - 1);
+	if (!is_line(says->what, sizeof(says->what)))
+		return bf_fail(err, EINVAL, "what it says of itself is not one line of text");
+	return 0;
+}
+
+/* Programs of this type may close their caller's files and change its maps: a policy has no business there. */
+static const char *forbidden_call(__s32 helper)
+{
+	switch (helper) {
+	case BPF_FUNC_sys_bpf:
+		return "bpf_sys_bpf";
+	case BPF_FUNC_sys_close:
+		return "bpf_sys_close";
+	case BPF_FUNC_probe_write_user:
+		return "bpf_probe_write_user";
+	case BPF_FUNC_send_signal:
+		return "bpf_send_signal";
+	case BPF_FUNC_send_signal_thread:
+		return "bpf_send_signal_thread";
+	default:
+		return NULL;
+	}
+}
+
+static int check_code(const void *code, size_t code_bytes, struct bf_error *err)
+{
+	struct bpf_insn insn;
+
+	for (size_t at = 0; at + sizeof(insn) <= code_bytes; at += sizeof(insn)) {
+		const char *name;
+
+		memcpy(&insn, (const char *)code + at, sizeof(insn));
+		name = insn.code == (BPF_JMP | BPF_CALL) && !insn.src_reg ? forbidden_call(insn.imm) : NULL;
+		if (name)
+			return bf_fail(err, EPERM, "it calls %s, which policies may not", name);
+	}
+	return 0;
+}
+
+int says_check_calls(const void *bytes, size_t size, struct bf_error *err)
+{
+	return elf_each_code(bytes, size, check_code, err);
+}
