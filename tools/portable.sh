@@ -23,9 +23,10 @@ copy_programs() {
 }
 
 # The software GPU's parts are beside belfry.
-mkdir -p "$dist/bin/soft" "$dist/demo"
+mkdir -p "$dist/bin/soft" "$dist/bin/policies" "$dist/demo"
 cp "$build/belfry" "$build/belfryd" "$build/belfry-soft" "$dist/bin/"
 cp "$build/src/soft/cuda/libcuda.so.1" "$dist/bin/soft/"
+cp "$build"/policies/*.bpf.o "$dist/bin/policies/"
 cp "$build/demo/belfry-demo" "$build/demo/belfry-demo-view" demo/kernels.ptx demo/kernels.cu "$dist/demo/"
 copy_programs tests/gpu
 copy_programs bench
