@@ -453,6 +453,21 @@ struct gate_counts gate_counts(const struct gate *gate)
 	};
 }
 
+uint64_t gate_vgpu_forward_after(const struct gate_vgpu *vgpu, uint64_t after_ns)
+{
+	uint64_t first = 0;
+	bool is_all = true;
+
+	for (unsigned i = 0; i < GATE_FORWARDS_KEPT; i++) {
+		uint64_t ns = atomic_load_explicit(&vgpu->forward_ns[i], memory_order_relaxed);
+
+		is_all &= ns > after_ns;
+		if (ns > after_ns && (!first || ns < first))
+			first = ns;
+	}
+	return is_all ? 0 : first;
+}
+
 uint64_t gate_cpu_ns(const struct gate *gate)
 {
 	struct timespec used;

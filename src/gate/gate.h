@@ -97,6 +97,9 @@ struct gate_vgpu_counts {
 	uint64_t woke_ns;	   /* the first passed on since it was quiet; 0: still quiet */
 };
 struct gate_vgpu_counts gate_vgpu_counts(const struct gate_vgpu *vgpu);
+/* When something was first passed on for it after this; 0: nothing was, or so much that it is not known any more. */
+enum { GATE_FORWARDS_KEPT = 64 };
+uint64_t gate_vgpu_forward_after(const struct gate_vgpu *vgpu, uint64_t after_ns);
 /* CPU time the poller has used, in ns. */
 uint64_t gate_cpu_ns(const struct gate *gate);
 

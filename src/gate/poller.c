@@ -54,6 +54,8 @@ static void vgpu_forwarded(struct gate *gate, struct gate_vgpu *vgpu)
 {
 	count(&vgpu->forwards);
 	atomic_store_explicit(&vgpu->last_forward_ns, gate->now_ns, memory_order_relaxed);
+	atomic_store_explicit(&vgpu->forward_ns[vgpu->forwards % GATE_FORWARDS_KEPT], gate->now_ns,
+			      memory_order_relaxed);
 	if (!atomic_load_explicit(&vgpu->is_quiet, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&vgpu->woke_ns, gate->now_ns, memory_order_relaxed);

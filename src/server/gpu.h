@@ -69,8 +69,9 @@ struct vgpu {
 	/* The meter's: see meter.c. */
 	pid_t pids[VGPU_PIDS]; /* of its processes, as far as they were met */
 	unsigned pid_count;
-	uint64_t seen_gpu_ns, seen_held_ns, residence_ns, last_end_ns;
-	uint32_t track; /* in traces: never used again */
+	uint64_t seen_gpu_ns, seen_held_ns, residence_ns;
+	uint64_t last_end_ns; /* when its context last left the GPU, as far as the records go */
+	uint32_t track;	      /* in traces: never used again */
 
 	struct vgpu *next; /* gpu::vgpus */
 };
@@ -217,6 +218,8 @@ void turner_end(struct gpu *gpu);
 void turner_wake(struct gpu *gpu); /* from any thread */
 /* Wait until it has acted upon what is so now, a second at the most. With the lock, which is let go meanwhile. */
 void turner_wait(struct gpu *gpu);
+/* What was passed on for it from burst_ns on was done then. With the lock. */
+void turner_took(struct vgpu *vgpu, uint64_t end_ns);
 /* A program has come or the last one has gone, or somebody outside holds it. With the lock. */
 void turner_note(struct vgpu *vgpu);
 

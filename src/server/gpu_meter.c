@@ -71,6 +71,21 @@ static bool has_process(struct vgpu *vgpu, pid_t pid)
 	return true;
 }
 
+/* A burst may have ended, and the next begun, between two looks. The records tell: its context left the GPU, then something
+ * was passed on, then it came back. */
+static void split_burst(struct vgpu *vgpu, const struct device_turn *turn)
+{
+	uint64_t next_ns;
+
+	if (vgpu->spec.class != SPEC_LATENCY || vgpu->last_end_ns <= vgpu->burst_ns)
+		return;
+	next_ns = gate_vgpu_forward_after(warden_gate(vgpu->warden), vgpu->last_end_ns);
+	if (!next_ns || next_ns > turn->start_ns)
+		return;
+	turner_took(vgpu, vgpu->last_end_ns);
+	vgpu->burst_ns = next_ns;
+}
+
 static void count_turn(struct gpu *gpu, const struct device_turn *turn)
 {
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next) {
@@ -80,6 +95,8 @@ static void count_turn(struct gpu *gpu, const struct device_turn *turn)
 			continue;
 		if (turn->end_ns > from)
 			v->residence_ns += turn->end_ns - from;
+		if (v->warden)
+			split_burst(v, turn);
 		if (!turn->is_open)
 			v->last_end_ns = turn->end_ns;
 		return;

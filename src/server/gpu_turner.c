@@ -110,6 +110,17 @@ static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 	}
 }
 
+void turner_took(struct vgpu *vgpu, uint64_t end_ns)
+{
+	uint64_t took_ns = end_ns - vgpu->burst_ns;
+
+	if (end_ns <= vgpu->burst_ns)
+		return;
+	vgpu->usual_ns = (vgpu->usual_ns + took_ns) / 2;
+	if (vgpu->spec.class == SPEC_LATENCY)
+		sched_took(vgpu->gpu->sched, vgpu->sched, took_ns, bf_now_ns());
+}
+
 /* All it was given is done. Whatever is passed on from now on is seen as news. */
 static void is_done(struct vgpu *vgpu, uint64_t forward_ns, uint64_t now_ns)
 {
@@ -129,10 +140,7 @@ static void is_done(struct vgpu *vgpu, uint64_t forward_ns, uint64_t now_ns)
 	if (vgpu->last_end_ns > forward_ns && vgpu->last_end_ns < now_ns)
 		end_ns = vgpu->last_end_ns;
 	sched_done(vgpu->gpu->sched, vgpu->sched, now_ns);
-	if (end_ns > vgpu->burst_ns)
-		vgpu->usual_ns = (vgpu->usual_ns + (end_ns - vgpu->burst_ns)) / 2;
-	if (vgpu->spec.class == SPEC_LATENCY && end_ns > vgpu->burst_ns)
-		sched_took(vgpu->gpu->sched, vgpu->sched, end_ns - vgpu->burst_ns, now_ns);
+	turner_took(vgpu, end_ns);
 	gpu_trace(vgpu, TRACE_DONE, end_ns, 0);
 }
 

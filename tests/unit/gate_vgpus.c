@@ -96,6 +96,35 @@ static void vgpus_are_counted_one_by_one(void **state)
 	tower_free(t);
 }
 
+static void ring_once_more(struct tower *t, uint32_t put)
+{
+	ring(t, 0, put);
+	wait_word(&t->gpu[0].test[GATE_GP_PUT_WORD], put);
+	wait_rings(t->vgpu, put);
+}
+
+static void what_was_passed_on_after_a_moment_is_known_for_a_while(void **state)
+{
+	struct tower *t = tower_new(NULL);
+	uint64_t start_ns = bf_now_ns(), moment_ns, found_ns;
+
+	(void)state;
+	assert_int_equal(gate_vgpu_forward_after(t->vgpu, 0), 0);
+	ring_once_more(t, 1);
+	moment_ns = bf_now_ns();
+	assert_in_range(gate_vgpu_forward_after(t->vgpu, start_ns), start_ns, moment_ns);
+	assert_int_equal(gate_vgpu_forward_after(t->vgpu, moment_ns), 0);
+	ring_once_more(t, 2);
+	found_ns = gate_vgpu_forward_after(t->vgpu, moment_ns);
+	assert_in_range(found_ns, moment_ns, bf_now_ns());
+	ring_once_more(t, 3);
+	assert_int_equal(gate_vgpu_forward_after(t->vgpu, moment_ns), found_ns);
+	for (uint32_t put = 4; put <= 3 + GATE_FORWARDS_KEPT; put++)
+		ring_once_more(t, put);
+	assert_int_equal(gate_vgpu_forward_after(t->vgpu, moment_ns), 0); /* too long ago */
+	tower_free(t);
+}
+
 static void waiting_begins_with_the_first_bell_and_ends_with_opening(void **state)
 {
 	struct tower *t = tower_new(NULL);
@@ -268,6 +297,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(vgpus_are_counted_one_by_one),
+		cmocka_unit_test(what_was_passed_on_after_a_moment_is_known_for_a_while),
 		cmocka_unit_test(waiting_begins_with_the_first_bell_and_ends_with_opening),
 		cmocka_unit_test(house_is_called_when_one_wakes_and_when_one_waits),
 		cmocka_unit_test(work_that_waited_wakes_a_quiet_vgpu),
