@@ -9,7 +9,7 @@
 
 struct replay_vgpu {
 	uint64_t id;
-	char name[BELFRY_NAME_SIZE]; /* "" if the record does not say */
+	char name[BELFRY_NAME_SIZE];	 /* "" if the record does not say */
 	uint64_t picked[2], slice_ns[2]; /* recorded; with the other policy */
 	uint64_t stopped_for[2];	 /* others were stopped for it */
 };

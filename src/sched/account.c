@@ -7,21 +7,30 @@ void vgpu_charge(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns)
 	if (vgpu_has_limit(vgpu))
 		vgpu->budget_ns -= (int64_t)gpu_ns;
 	window_add(&vgpu->window, sched->options.window_ns, sched->now_ns, gpu_ns);
+	if (vgpu->is_rider) { /* what it had before with a token it has paid for already */
+		uint64_t rides_ns = sched->now_ns - vgpu->rides_since_ns;
+
+		vgpu->owed_ns -= (double)(gpu_ns < rides_ns ? gpu_ns : rides_ns);
+		vgpu->owed_ns = vgpu->owed_ns > 0 ? vgpu->owed_ns : 0;
+	}
+	if (vgpu->is_rider && !vgpu_is_guest(vgpu))
+		window_add(&sched->rode, sched->options.window_ns, sched->now_ns, gpu_ns);
 }
 
 /* Those who share the GPU at this moment by the hardware's turns. A rider comes on at once, so while one has work the
  * time is the riders'; otherwise it is divided among all who are on. */
 struct present {
-	unsigned riders, others;
+	unsigned riders, guests, others;
 };
 
 static struct present look(const struct sched *sched)
 {
-	struct present present = { 0, 0 };
+	struct present present = { 0, 0, 0 };
 
 	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
 		if (vgpu_is_on(v)) {
 			present.riders += v->is_rider;
+			present.guests += vgpu_is_guest(v);
 			present.others += !v->is_rider;
 		}
 	return present;
@@ -48,19 +57,20 @@ static bool others_want_token(const struct sched *sched, const struct sched_vgpu
 	return false;
 }
 
-/* While one has the token, the others are owed their part of that time. */
-static void owe(struct sched *sched, struct sched_vgpu *to, uint64_t ns)
+/* Of the time for which anybody had the token, or was a guest, everybody is owed his part, less what he had of it himself.
+ * Also one whose limit holds it back: it may have as much as was promised, and is not to wait twice for it. */
+static void owe(const struct sched *sched, struct sched_vgpu *vgpu, uint64_t ns, bool has_guests)
 {
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
-		int64_t most = (int64_t)sched->options.window_ns;
+	double request = (double)vgpu->share.request_ppm / SCHED_WHOLE_PPM;
+	double most = request * (double)sched->options.window_ns;
 
-		if (v != to && vgpu_wants(v) && vgpu_takes_token(sched, v) && !v->is_spent)
-			v->owed_ns += (int64_t)((double)ns * v->share.request_ppm / SCHED_WHOLE_PPM);
-		if (v == to)
-			v->owed_ns -= (int64_t)((double)ns * (SCHED_WHOLE_PPM - v->share.request_ppm) /
-						SCHED_WHOLE_PPM);
-		v->owed_ns = v->owed_ns < 0 ? 0 : v->owed_ns > most ? most : v->owed_ns;
-	}
+	if (vgpu_wants(vgpu) && (vgpu_takes_token(sched, vgpu) || has_guests))
+		vgpu->owed_ns += request * sched->owed_part * (double)ns;
+	vgpu->owed_ns -= (double)vgpu->charged_ns;
+	if (vgpu->owed_ns > most)
+		vgpu->owed_ns = most;
+	if (vgpu->owed_ns < 0)
+		vgpu->owed_ns = 0;
 }
 
 /* The token is paid for as long as it is used, or kept from others. What a rider takes meanwhile is not the holder's,
@@ -75,7 +85,7 @@ static void charge_token(struct sched *sched, struct sched_vgpu *vgpu, const str
 	if (!vgpu_is_on(vgpu) && !others_want_token(sched, vgpu))
 		return;
 	vgpu->pass += (int64_t)((double)ran_part(vgpu, ns) / vgpu_part(sched, vgpu));
-	owe(sched, vgpu, ran_part(vgpu, ns));
+	vgpu->charged_ns = ran_part(vgpu, ns);
 	vgpu->slice_left_ns -= (int64_t)ns;
 }
 
@@ -100,19 +110,17 @@ static void note_waited(struct sched_vgpu *vgpu, const struct sched_vgpu *other,
 	slot->ns += ns;
 }
 
-/* Who is in its way: the holder, or whoever is about to leave. */
-static const struct sched_vgpu *in_the_way(const struct sched *sched, const struct sched_vgpu *vgpu)
+/* Who is in the way of those who wait: the holder, or whoever is about to leave. */
+static const struct sched_vgpu *in_the_way(const struct sched *sched)
 {
 	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
-		if (v != vgpu && vgpu_is_draining(v))
+		if (vgpu_is_draining(v))
 			return v;
 	return sched->holder;
 }
 
-static void charge_wait(struct sched *sched, struct sched_vgpu *vgpu, uint64_t ns)
+static void charge_wait(struct sched_vgpu *vgpu, const struct sched_vgpu *other, uint64_t ns)
 {
-	const struct sched_vgpu *other;
-
 	if (!vgpu_wants(vgpu) || vgpu_is_on(vgpu) || vgpu->is_spent)
 		vgpu->starves_ns = 0;
 	if (!vgpu_wants(vgpu) || vgpu_is_on(vgpu))
@@ -123,7 +131,6 @@ static void charge_wait(struct sched *sched, struct sched_vgpu *vgpu, uint64_t n
 	}
 	vgpu->waited_ns += ns;
 	vgpu->starves_ns += ns;
-	other = in_the_way(sched, vgpu);
 	if (other && other != vgpu)
 		note_waited(vgpu, other, ns);
 }
@@ -161,16 +168,20 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 {
 	uint64_t ns = now_ns > sched->now_ns ? now_ns - sched->now_ns : 0;
 	struct present present = look(sched);
+	uint64_t owed_ns = present.guests ? ns : 0;
+	const struct sched_vgpu *other = ns ? in_the_way(sched) : NULL;
 
 	sched->now_ns += ns;
 	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		v->charged_ns = 0;
 		if (vgpu_has_limit(v))
 			vgpu_earn(sched, v);
 		if (ns && !sched->options.is_measured && vgpu_is_on(v))
 			vgpu_charge(sched, v, gpu_part(&present, v, ns));
 		if (ns) {
 			charge_token(sched, v, &present, ns);
-			charge_wait(sched, v, ns);
+			owed_ns = v->charged_ns > owed_ns ? v->charged_ns : owed_ns;
+			charge_wait(v, other, ns);
 			v->held_ns += vgpu_is_on(v) ? ns : 0;
 			v->stopped_ns += v->is_stopped ? ns : 0;
 		}
@@ -179,5 +190,7 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 		vgpu_update_spent(sched, v);
 		vgpu_set_state(sched, v);
 	}
+	for (struct sched_vgpu *v = sched->awake; v && owed_ns; v = v->next_awake)
+		owe(sched, v, owed_ns, present.guests);
 	raise_pass(sched);
 }

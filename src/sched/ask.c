@@ -18,7 +18,7 @@ int ask_make_room(struct sched *sched, size_t count)
 	if (!table)
 		return -ENOMEM;
 	sched->table = table;
-	entries = realloc(sched->entries, room * sizeof(*entries));
+	entries = realloc(sched->entries, room * sizeof(void *));
 	if (!entries)
 		return -ENOMEM;
 	sched->entries = entries;
@@ -36,7 +36,8 @@ static uint32_t flags_of(const struct sched *sched, const struct sched_vgpu *vgp
 	       (vgpu_is_overdue(sched, vgpu) ? BELFRY_OVERDUE : 0u);
 }
 
-static void describe(const struct sched *sched, const struct sched_vgpu *v, struct belfry_vgpu *to)
+static void describe(const struct sched *sched, const struct sched_vgpu *v, double line,
+		     struct belfry_vgpu *to)
 {
 	uint64_t window = sched->options.window_ns;
 
@@ -47,7 +48,7 @@ static void describe(const struct sched *sched, const struct sched_vgpu *v, stru
 		.request_ppm = v->share.request_ppm,
 		.limit_ppm = v->share.limit_ppm,
 		.weight_ppm = (uint32_t)(vgpu_weight(sched, v) * SCHED_WHOLE_PPM),
-		.part_ppm = vgpu_part_ppm(sched, v),
+		.part_ppm = part_ppm(vgpu_part_of(sched, v, line)),
 		.domain = v->share.domain,
 		.percentile_ppm = v->share.percentile_ppm,
 		.objective_ns = v->share.objective_ns,
@@ -56,7 +57,7 @@ static void describe(const struct sched *sched, const struct sched_vgpu *v, stru
 		.samples = v->samples,
 		.missed = v->missed,
 		.pass_ns = v->pass,
-		.owed_ns = v->owed_ns,
+		.owed_ns = (int64_t)v->owed_ns,
 		.gpu_ns = v->gpu_ns,
 		.window_used_ns = window_used(&v->window, window, sched->now_ns),
 		.window_promised_ns = (uint64_t)((double)window * v->share.request_ppm / SCHED_WHOLE_PPM),
@@ -92,9 +93,10 @@ static struct belfry_head begin(struct sched *sched, enum belfry_hook hook, size
 				    .round_ns = sched->options.round_ns,
 				    .slice_min_ns = sched->options.slice_min_ns,
 				    .pass_ns = sched->pass };
+	double line = sched_line(sched);
 
 	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
-		describe(sched, v, &sched->table[head.count]);
+		describe(sched, v, line, &sched->table[head.count]);
 		sched->entries[head.count++] = v;
 	}
 	head.vgpu = entry_of(sched, head.count, about);
@@ -113,10 +115,29 @@ static void fail(struct sched_policy *policy, const char *why)
 	policy->hooks = 0;
 }
 
+static const struct belfry_tick as_built_in = { .interleave = -1, .ride = -1 };
+
+/* It is not asked any more. What it proposed for longer than a moment is looked at again, and nobody pays for what it let
+ * him have. */
+static void drop_policy(struct sched *sched)
+{
+	sched->policy.hooks = 0;
+	sched->elected = NULL;
+	sched->settle_ns = 0;
+	if (sched->holder)
+		sched->holder->is_slice_proposed = false;
+	for (struct sched_vgpu *v = sched->all; v; v = v->next) {
+		v->tick = as_built_in;
+		v->starves_ns = 0; /* that was its doing */
+		vgpu_awaken(sched, v);
+	}
+	sched_forgive(sched);
+}
+
 void sched_fail_policy(struct sched *sched, const char *why)
 {
 	fail(&sched->policy, why);
-	sched->elected = NULL;
+	drop_policy(sched);
 }
 
 /* ctx begins with a head, which is ours again afterwards, whatever was written there. */
@@ -140,11 +161,15 @@ static int ask_policy(struct sched *sched, void *ctx, size_t size)
 {
 	const struct belfry_head *head = ctx;
 	enum belfry_hook hook = (enum belfry_hook)head->hook;
+	int rc;
 
 	if (!has(&sched->policy, hook) || head->count > BELFRY_VGPUS_MAX)
 		return BELFRY_DEFAULT;
 	memcpy(sched->policy.table, sched->table, head->count * sizeof(*sched->table));
-	return call(&sched->policy, hook, ctx, size);
+	rc = call(&sched->policy, hook, ctx, size);
+	if (!sched->policy.hooks)
+		drop_policy(sched);
+	return rc;
 }
 
 /* A vGPU's own: it is told of nobody else. */
@@ -212,10 +237,14 @@ struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_pr
 	struct belfry_pick ctx = { .choice = BELFRY_NOBODY, .beside = BELFRY_NOBODY };
 	struct sched_decision decision = decision_of(sched, BELFRY_HOOK_PICK, NULL);
 	struct sched_vgpu *next;
+	uint32_t last;
+	int rc;
 
 	ctx.head = begin(sched, BELFRY_HOOK_PICK, sizeof(ctx), NULL);
-	ctx.last = entry_of(sched, ctx.head.count, sched->last);
-	if (ask_policy(sched, &ctx, sizeof(ctx)) == BELFRY_PROPOSE) {
+	ctx.last = last = entry_of(sched, ctx.head.count, sched->last);
+	rc = ask_policy(sched, &ctx, sizeof(ctx));
+	ctx.last = last; /* whatever was written there */
+	if (rc == BELFRY_PROPOSE) {
 		decision.decider = SCHED_BY_POLICY;
 		decision.proposed_id = ctx.choice < ctx.head.count ? sched->table[ctx.choice].id : 0;
 		decision.proposed_ns = ctx.slice_ns;
@@ -244,17 +273,22 @@ bool ask_preempt(struct sched *sched)
 	struct belfry_preempt ctx = { .head = begin(sched, BELFRY_HOOK_PREEMPT, sizeof(ctx), NULL) };
 	struct belfry_pick first = { .head = ctx.head };
 	struct sched_decision decision;
+	uint32_t holder = entry_of(sched, ctx.head.count, sched->holder);
+	int rc;
 
-	ctx.holder = entry_of(sched, ctx.head.count, sched->holder);
 	sched_fair_pick(sched->table, &first);
-	if (first.choice == BELFRY_NOBODY || ctx.holder == BELFRY_NOBODY)
+	if (first.choice == BELFRY_NOBODY || holder == BELFRY_NOBODY)
 		return false;
 	ctx.head.vgpu = first.choice;
+	ctx.holder = holder;
 	decision = decision_of(sched, BELFRY_HOOK_PREEMPT, sched->entries[first.choice]);
-	if (ask_policy(sched, &ctx, sizeof(ctx)) == BELFRY_PROPOSE) {
+	rc = ask_policy(sched, &ctx, sizeof(ctx));
+	ctx.holder = holder; /* whatever was written there */
+	if (rc == BELFRY_PROPOSE) {
 		decision.decider = SCHED_BY_POLICY;
 		decision.proposed_ns = ctx.stop != 0;
 		decision.clamps = sched_clamp_preempt(sched->table, &ctx);
+		sched->cuts_later = decision.clamps != 0;
 	} else {
 		sched_fair_preempt(sched->table, &ctx);
 	}
@@ -267,10 +301,14 @@ bool ask_preempt(struct sched *sched)
 static int ask_both(struct sched *sched, struct sched_vgpu *vgpu, void *ctx, size_t size,
 		    struct sched_decision *decision)
 {
+	uint8_t asked[sizeof(struct belfry_enqueue)];
+
+	memcpy(asked, ctx, size);
 	if (ask_own(sched, vgpu, ctx, size) == BELFRY_PROPOSE) {
 		decision->decider = SCHED_BY_OWN_POLICY;
 		return BELFRY_PROPOSE;
 	}
+	memcpy(ctx, asked, size);
 	if (ask_policy(sched, ctx, size) != BELFRY_PROPOSE)
 		return BELFRY_DEFAULT;
 	decision->decider = SCHED_BY_POLICY;
@@ -294,17 +332,14 @@ void ask_enqueue(struct sched *sched, struct sched_vgpu *vgpu)
 	told(sched, &decision, &ctx, sizeof(ctx));
 }
 
-static const struct belfry_tick as_built_in = { .interleave = -1, .ride = -1 };
-
-void ask_tick(struct sched *sched, struct sched_vgpu *vgpu)
+static void ask_tick(struct sched *sched, const struct belfry_head *head, uint32_t entry)
 {
+	struct sched_vgpu *vgpu = sched->entries[entry];
 	struct belfry_tick ctx = as_built_in;
 	struct sched_decision decision = decision_of(sched, BELFRY_HOOK_TICK, vgpu);
 
-	vgpu->tick = as_built_in;
-	if (!has(&sched->policy, BELFRY_HOOK_TICK) && !sched->watch.wants_all)
-		return;
-	ctx.head = begin(sched, BELFRY_HOOK_TICK, sizeof(ctx), vgpu);
+	ctx.head = *head;
+	ctx.head.vgpu = entry;
 	if (ask_policy(sched, &ctx, sizeof(ctx)) == BELFRY_PROPOSE) {
 		decision.decider = SCHED_BY_POLICY;
 		decision.proposed_ns = ctx.timeslice_us;
@@ -313,6 +348,21 @@ void ask_tick(struct sched *sched, struct sched_vgpu *vgpu)
 		vgpu->tick = ctx;
 	}
 	told(sched, &decision, &ctx, sizeof(ctx));
+}
+
+/* All of them on one table. */
+void ask_ticks(struct sched *sched)
+{
+	struct belfry_head head;
+
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		v->tick = as_built_in;
+	if (!has(&sched->policy, BELFRY_HOOK_TICK) && !sched->watch.wants_all)
+		return;
+	head = begin(sched, BELFRY_HOOK_TICK, sizeof(struct belfry_tick), NULL);
+	for (uint32_t i = 0; i < head.count; i++)
+		if (sched->entries[i]->is_present)
+			ask_tick(sched, &head, i);
 }
 
 /* Nothing is proposed. */
@@ -388,15 +438,9 @@ int sched_ask(struct sched *sched, enum belfry_hook hook, const struct sched_vgp
 void sched_set_policy(struct sched *sched, const struct sched_policy *policy, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
+	drop_policy(sched);
 	sched->policy = policy ? *policy : (struct sched_policy){ .hooks = 0 };
-	sched->elected = NULL;
 	sched->may_cut = true;
-	sched->settle_ns = 0;
-	for (struct sched_vgpu *v = sched->all; v; v = v->next) {
-		v->tick = as_built_in;
-		v->starves_ns = 0; /* that was another's doing */
-		vgpu_awaken(sched, v);
-	}
 }
 
 void sched_set_vgpu_policy(struct sched *sched, struct sched_vgpu *vgpu, const struct sched_policy *policy,

@@ -7,11 +7,16 @@ enum {
 	LEVEL_MOST = 2,
 };
 
-bool vgpu_is_overdue(const struct sched *sched, const struct sched_vgpu *vgpu)
+double vgpu_owed_part(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	double promised = (double)sched->options.window_ns * vgpu->share.request_ppm / SCHED_WHOLE_PPM;
 
-	return vgpu->share.request_ppm && (double)vgpu->owed_ns > promised / SLACK_PARTS;
+	return promised > 0 ? vgpu->owed_ns / (promised / SLACK_PARTS) : 0;
+}
+
+bool vgpu_is_overdue(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return vgpu_owed_part(sched, vgpu) > 1;
 }
 
 static bool may_have(const struct belfry_vgpu *table, const struct belfry_head *head, uint32_t entry)
@@ -36,14 +41,32 @@ static uint32_t most_overdue(const struct belfry_vgpu *table, const struct belfr
 	return most;
 }
 
+static uint64_t fair_slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
+{
+	uint64_t ns = head->round_ns * vgpu->part_ppm / BELFRY_WHOLE_PPM;
+
+	return ns < head->slice_min_ns ? head->slice_min_ns : ns;
+}
+
+/* Long enough to have what is owed to it, and no longer than it would be anyway. */
+static uint64_t debt_slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
+{
+	uint64_t most = fair_slice(head, vgpu), owed = (uint64_t)vgpu->owed_ns;
+
+	if (owed < head->slice_min_ns)
+		owed = head->slice_min_ns;
+	return owed < most ? owed : most;
+}
+
 static uint32_t clamp_choice(const struct belfry_vgpu *table, struct belfry_pick *ctx)
 {
 	uint32_t clamps = may_have(table, &ctx->head, ctx->choice) ? 0 : SCHED_CLAMP_CHOICE;
 	uint32_t overdue = most_overdue(table, &ctx->head);
 
-	if (overdue != BELFRY_NOBODY && (clamps || !(table[ctx->choice].flags & BELFRY_OVERDUE))) {
+	if (overdue != BELFRY_NOBODY && (clamps || !(table[ctx->choice].flags & BELFRY_OVERDUE) ||
+					 is_more_overdue(&table[overdue], &table[ctx->choice]))) {
 		ctx->choice = overdue;
-		ctx->slice_ns = 0;
+		ctx->slice_ns = debt_slice(&ctx->head, &table[overdue]);
 		return clamps | SCHED_CLAMP_PROMISE;
 	}
 	if (clamps)
@@ -58,7 +81,7 @@ static uint32_t clamp_slice(const struct belfry_vgpu *table, struct belfry_pick 
 	if (ctx->choice == BELFRY_NOBODY)
 		return 0;
 	if (!asked) /* as long as the built-in would */
-		ctx->slice_ns = ctx->head.round_ns * table[ctx->choice].part_ppm / BELFRY_WHOLE_PPM;
+		ctx->slice_ns = fair_slice(&ctx->head, &table[ctx->choice]);
 	if (ctx->slice_ns < ctx->head.slice_min_ns)
 		ctx->slice_ns = ctx->head.slice_min_ns;
 	if (ctx->slice_ns > ctx->head.round_ns && ctx->head.round_ns >= ctx->head.slice_min_ns)
@@ -89,9 +112,27 @@ uint32_t sched_clamp_pick(const struct belfry_vgpu *table, struct belfry_pick *c
 	return clamps | clamp_space(table, ctx);
 }
 
+/* Time to do something: who is stopped again and again before that does nothing but come and go. */
+static bool is_new(const struct belfry_head *head, const struct belfry_vgpu *holder)
+{
+	return (int64_t)holder->slice_ns - holder->slice_left_ns < (int64_t)head->slice_min_ns;
+}
+
+static bool fair_stops(const struct belfry_vgpu *table, const struct belfry_preempt *ctx)
+{
+	struct belfry_preempt fair = *ctx;
+
+	sched_fair_preempt(table, &fair);
+	return fair.stop;
+}
+
 uint32_t sched_clamp_preempt(const struct belfry_vgpu *table, struct belfry_preempt *ctx)
 {
-	if (!ctx->stop || !(table[ctx->holder].flags & BELFRY_OVERDUE))
+	const struct belfry_vgpu *holder = &table[ctx->holder];
+
+	if (!ctx->stop)
+		return 0;
+	if (!(holder->flags & BELFRY_OVERDUE) && (!is_new(&ctx->head, holder) || fair_stops(table, ctx)))
 		return 0;
 	ctx->stop = 0;
 	return SCHED_CLAMP_STOP;

@@ -5,8 +5,10 @@
 /* A latency vGPU goes before the others until it has had what was promised to it, but is never a whole round ahead. */
 static bool is_due(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
 {
-	return vgpu->class == BELFRY_LATENCY && vgpu->pass_ns < head->pass_ns + (int64_t)head->round_ns &&
-	       vgpu->window_used_ns < vgpu->window_promised_ns;
+	bool is_ahead = vgpu->pass_ns >= head->pass_ns &&
+			(uint64_t)vgpu->pass_ns - (uint64_t)head->pass_ns >= head->round_ns;
+
+	return vgpu->class == BELFRY_LATENCY && !is_ahead && vgpu->window_used_ns < vgpu->window_promised_ns;
 }
 
 static uint64_t slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu)

@@ -45,6 +45,13 @@ static double used_part(const struct sched *sched, const struct sched_vgpu *vgpu
 	       (double)sched->options.window_ns;
 }
 
+/* By those who rode then, whether they still do or not. */
+static double rode_part(const struct sched *sched)
+{
+	return (double)window_used(&sched->rode, sched->options.window_ns, sched->now_ns) /
+	       (double)sched->options.window_ns;
+}
+
 /* It has had work without a break for so long that it cannot be called small. Where use is measured that must agree: a
  * break may have been too short to be noticed. */
 static bool is_pressing(const struct sched *sched, const struct sched_vgpu *vgpu)
@@ -57,7 +64,7 @@ static bool is_pressing(const struct sched *sched, const struct sched_vgpu *vgpu
  * wants more than its weight gets at least that. */
 static bool has_calmed_down(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
-	return !is_pressing(sched, vgpu) && used_part(sched, vgpu) < 0.8 * vgpu_weight(sched, vgpu);
+	return !is_pressing(sched, vgpu) && used_part(sched, vgpu) < 0.8 * vgpu_claim(sched, vgpu);
 }
 
 /* It stands in line, with nothing to claim from before. */
@@ -76,14 +83,31 @@ static bool may_ride(const struct sched *sched, const struct sched_vgpu *vgpu)
 	return vgpu->tick.ride >= 0 ? vgpu->tick.ride : vgpu->share.class == SCHED_LATENCY;
 }
 
-static void settle_rider(struct sched *sched, struct sched_vgpu *vgpu)
+/* That it took too much is not forgotten when a policy changes its mind. */
+static void settle_rider(const struct sched *sched, struct sched_vgpu *vgpu)
 {
-	if (!may_ride(sched, vgpu)) {
-		vgpu->is_rider = vgpu->is_over_ride = false;
-	} else if (!vgpu->is_over_ride || has_calmed_down(sched, vgpu)) {
-		vgpu->is_rider = true;
+	bool is_guest = vgpu->share.class != SCHED_LATENCY;
+	bool may_ever = sched->options.how == SCHED_AUTO && (!is_guest || sched->policy.hooks);
+
+	if (!vgpu->is_rider)
+		vgpu->rides_since_ns = sched->now_ns;
+	if (!may_ever || has_calmed_down(sched, vgpu))
 		vgpu->is_over_ride = false;
+	vgpu->is_rider = may_ride(sched, vgpu) && !vgpu->is_over_ride && (!is_guest || sched->may_guests);
+}
+
+/* Guests ride at nobody's cost: while they have work everybody is owed his part of the time, and when that comes to half of
+ * what may be owed they all stand in line, until it is paid. */
+static void settle_guests(struct sched *sched)
+{
+	double most = 0;
+
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		double owed = vgpu_owed_part(sched, v);
+
+		most = owed > most ? owed : most;
 	}
+	sched->may_guests = most < (sched->may_guests ? 0.5 : 0.25);
 }
 
 /* Riders take what they like as long as what is the others' by weight fits beside them. Then the one that takes the most
@@ -95,10 +119,12 @@ static void settle_riders(struct sched *sched)
 	double riders = 0, others = 0, most = 0;
 	bool is_line = false;
 
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
-		double own = vgpu_weight(sched, v), used;
-
+	settle_guests(sched);
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
 		settle_rider(sched, v);
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		double own = vgpu_claim(sched, v), used;
+
 		if (!v->is_rider) {
 			others += v->is_active ? own : 0;
 			is_line |= vgpu_wants(v) && !v->is_spent;
@@ -116,6 +142,19 @@ static void settle_riders(struct sched *sched)
 	for (struct sched_vgpu *v = sched->awake; v && is_line; v = v->next_awake)
 		if (v->is_rider && is_pressing(sched, v))
 			end_ride(sched, v);
+}
+
+/* What those in line are owed of the time that tokens are had for. Where riders leave room for all that was promised, a
+ * request's part of the whole time; otherwise, as the built-in would divide it: never more than there is. */
+static void settle_owed(struct sched *sched)
+{
+	double left = 1 - rode_part(sched), line = 0;
+
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		line += v->is_active && !v->is_rider ? vgpu_claim(sched, v) : 0;
+	if (line < left)
+		line = left;
+	sched->owed_part = line > 0 ? 1 / line : 1;
 }
 
 /* Step by step towards longer slices while every objective is met; back to the shortest when one is not. */
@@ -147,33 +186,74 @@ static void settle_ladder(struct sched *sched)
 		sched->ladder++;
 }
 
-static unsigned count_riders(const struct sched *sched)
-{
-	unsigned riders = 0;
+struct riders {
+	unsigned count, guests;
+};
 
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
-		riders += v->is_rider && v->is_present;
+static struct riders count_riders(const struct sched *sched)
+{
+	struct riders riders = { 0, 0 };
+
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		riders.count += v->is_rider && v->is_present;
+		riders.guests += vgpu_is_guest(v) && v->is_present;
+	}
 	return riders;
 }
 
+static uint64_t no_more(uint64_t us, uint64_t most)
+{
+	return us < most ? us : most;
+}
+
+/* What a policy may have of what it proposes. Riders come before others: their turns are long, and what runs beside one has
+ * short ones. A turn that has begun is not shortened by another order, so whoever may have to make way has none that are
+ * longer than what programs ask for. Where guests ride, or turns carry the shares, they are the built-in's. */
+static void proposed_turns(const struct sched *sched, const struct sched_vgpu *vgpu, struct riders riders,
+			   uint64_t *timeslice_us, int *interleave)
+{
+	bool is_even = riders.guests || (sched->options.how == SCHED_TURNS && sched->is_special);
+
+	*timeslice_us = is_even ? 0 : vgpu->tick.timeslice_us;
+	*interleave = is_even ? -1 : vgpu->tick.interleave;
+	if (vgpu_is_guest(vgpu)) {
+		*timeslice_us = DEFAULT_SLICE_US;
+	} else if (vgpu->is_rider) {
+		if (*timeslice_us && *timeslice_us < DEFAULT_SLICE_US)
+			*timeslice_us = DEFAULT_SLICE_US;
+		if (*interleave == LEVEL_LOW)
+			*interleave = LEVEL_MEDIUM;
+	} else if (riders.count) {
+		/* Where use is not measured all time in which a rider has work is taken for the rider's. */
+		*timeslice_us = no_more(*timeslice_us,
+					ladder_us[sched->options.is_measured ? LADDER_TOP : sched->ladder]);
+		*interleave = -1;
+	} else {
+		*timeslice_us = no_more(*timeslice_us, DEFAULT_SLICE_US);
+	}
+}
+
 /* What its turns should be. False: as they are. */
-static bool wanted_turns(const struct sched *sched, const struct sched_vgpu *vgpu, unsigned riders,
+static bool wanted_turns(const struct sched *sched, const struct sched_vgpu *vgpu, struct riders riders,
 			 uint64_t *timeslice_us, int *interleave)
 {
 	bool is_touched = vgpu->timeslice_us || vgpu->interleave >= 0;
 
-	*interleave = vgpu->share.interleave >= 0 ? vgpu->share.interleave : vgpu->tick.interleave;
-	*timeslice_us = vgpu->share.timeslice_us ? vgpu->share.timeslice_us : vgpu->tick.timeslice_us;
+	proposed_turns(sched, vgpu, riders, timeslice_us, interleave);
+	if (vgpu->share.interleave >= 0)
+		*interleave = vgpu->share.interleave;
+	if (vgpu->share.timeslice_us)
+		*timeslice_us = vgpu->share.timeslice_us;
 	if (vgpu->is_rider) {
 		if (!*timeslice_us)
-			*timeslice_us = riders > 1 ? DEFAULT_SLICE_US : RIDER_SLICE_US;
+			*timeslice_us = riders.count > 1 ? DEFAULT_SLICE_US : RIDER_SLICE_US;
 		*interleave = *interleave >= 0 ? *interleave : LEVEL_HIGH;
 	} else if (sched->options.how == SCHED_TURNS && sched->is_special) {
 		if (!vgpu->is_active) /* when it is, others' turns change too */
 			return false;
 		*timeslice_us = *timeslice_us ? *timeslice_us : vgpu_slice(sched, vgpu) / 1000;
 		*interleave = *interleave >= 0 ? *interleave : LEVEL_MEDIUM;
-	} else if (riders) {
+	} else if (riders.count) {
 		*timeslice_us = *timeslice_us ? *timeslice_us : ladder_us[sched->ladder];
 		*interleave = *interleave >= 0 ? *interleave : LEVEL_LOW;
 	} else if (is_touched) {
@@ -186,7 +266,8 @@ static bool wanted_turns(const struct sched *sched, const struct sched_vgpu *vgp
 /* What is ordered of everybody, also of those who do nothing. */
 struct general {
 	bool is_free_for_all, is_special;
-	unsigned riders, ladder;
+	struct riders riders;
+	unsigned ladder;
 };
 
 static struct general look(const struct sched *sched)
@@ -196,18 +277,19 @@ static struct general look(const struct sched *sched)
 }
 
 /* Latency vGPUs stay awake: riders are counted. */
-static bool may_sleep(const struct sched *sched, const struct sched_vgpu *vgpu, unsigned riders)
+static bool may_sleep(const struct sched *sched, const struct sched_vgpu *vgpu, struct riders riders)
 {
 	uint64_t timeslice_us;
 	int interleave;
 
 	return !vgpu->is_running && !vgpu->is_waiting && !vgpu->is_active && !vgpu->is_benched &&
 	       !vgpu->is_stopping && !vgpu->is_resuming && vgpu != sched->holder &&
-	       vgpu->share.class != SCHED_LATENCY && vgpu->is_open == vgpu_belongs_open(sched, vgpu) &&
+	       vgpu->share.class != SCHED_LATENCY && !vgpu->is_rider &&
+	       vgpu->is_open == vgpu_belongs_open(sched, vgpu) &&
 	       !(vgpu->is_present && wanted_turns(sched, vgpu, riders, &timeslice_us, &interleave));
 }
 
-static void put_to_sleep(struct sched *sched, unsigned riders)
+static void put_to_sleep(struct sched *sched, struct riders riders)
 {
 	struct sched_vgpu **at = &sched->awake;
 
@@ -225,11 +307,9 @@ static void put_to_sleep(struct sched *sched, unsigned riders)
 /* The policy's view of everybody, four times a round. */
 static void settle_ticks(struct sched *sched)
 {
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
 		vgpu_update_tail(v);
-		if (v->is_present)
-			ask_tick(sched, v);
-	}
+	ask_ticks(sched);
 }
 
 /* Whoever could have had the token and has not for so long, though everybody might have had two rounds: that is not a
@@ -258,18 +338,22 @@ void sched_settle(struct sched *sched)
 	if (sched->now_ns < sched->settle_ns)
 		return;
 	before = look(sched);
-	sched->settle_ns = sched->now_ns + sched->options.round_ns / SETTLES_A_ROUND;
 	settle_active(sched);
 	settle_starved(sched);
 	settle_ticks(sched);
+	sched->settle_ns = sched->now_ns + sched->options.round_ns / SETTLES_A_ROUND;
 	sched_update_weights(sched);
 	settle_riders(sched);
+	settle_owed(sched);
+	if (sched->policy.hooks)
+		sched_forgive(sched);
 	settle_ladder(sched);
 	sched_update_slice(sched);
 	sched->may_cut = true;
 	after = look(sched);
 	if (before.is_free_for_all != after.is_free_for_all || before.is_special != after.is_special ||
-	    before.riders != after.riders || before.ladder != after.ladder)
+	    before.riders.count != after.riders.count || before.riders.guests != after.riders.guests ||
+	    before.ladder != after.ladder)
 		for (struct sched_vgpu *v = sched->all; v; v = v->next)
 			vgpu_awaken(sched, v);
 	put_to_sleep(sched, after.riders);
@@ -277,7 +361,7 @@ void sched_settle(struct sched *sched)
 
 bool sched_next_slice(struct sched *sched, struct sched_order *order)
 {
-	unsigned riders = count_riders(sched);
+	struct riders riders = count_riders(sched);
 	uint64_t timeslice_us;
 	int interleave;
 

@@ -24,6 +24,8 @@ struct sched *sched_new(const struct sched_options *options, uint64_t now_ns)
 	sched->options = *options;
 	sched->now_ns = now_ns;
 	sched->is_free_for_all = options->how != SCHED_TOKENS;
+	sched->extra_part = sched->owed_part = 1;
+	sched->may_guests = true;
 	return sched;
 }
 
@@ -44,11 +46,13 @@ void sched_free(struct sched *sched)
 void sched_configure(struct sched *sched, const struct sched_options *options, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
-	if (options->window_ns != sched->options.window_ns)
+	if (options->window_ns != sched->options.window_ns) {
+		sched->rode = (struct window){ .number = 0 };
 		for (struct sched_vgpu *v = sched->all; v; v = v->next) {
 			memset(&v->window, 0, sizeof(v->window));
 			v->window_from_ns = now_ns;
 		}
+	}
 	sched->options = *options;
 	for (struct sched_vgpu *v = sched->all; v; v = v->next)
 		vgpu_awaken(sched, v);
@@ -314,7 +318,7 @@ void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, stru
 		.tail_ns = vgpu_tail(vgpu),
 		.timeslice_us = vgpu->timeslice_us,
 		.interleave = vgpu->interleave,
-		.owed_ns = vgpu->owed_ns,
+		.owed_ns = (int64_t)vgpu->owed_ns,
 	};
 }
 

@@ -132,7 +132,7 @@ enum sched_clamp {
 	SCHED_CLAMP_SLICE = 4,	 /* shorter or longer than a slice may be */
 	SCHED_CLAMP_SPACE = 8,	 /* units or company that cannot be had */
 	SCHED_CLAMP_TURNS = 16,	 /* no such timeslice, level or weight */
-	SCHED_CLAMP_STOP = 32,	 /* the holder is overdue itself */
+	SCHED_CLAMP_STOP = 32,	 /* the holder is overdue itself, or has only just begun */
 };
 enum sched_decider { SCHED_BUILT_IN, SCHED_BY_POLICY, SCHED_BY_OWN_POLICY };
 struct sched_decision {
@@ -152,7 +152,8 @@ struct sched_watch {
 };
 void sched_watch(struct sched *sched, const struct sched_watch *watch); /* NULL: nobody */
 
-/* What is proposed, held to what may be: pure, so that it can be told of a record, too. Changes ctx, and says how. */
+/* What is proposed, held to what may be: pure, so that it can be told of a record, too. Changes ctx, and says how. What ctx
+ * tells the policy is as it was: head.vgpu, and the holder, are entries. */
 uint32_t sched_clamp_pick(const struct belfry_vgpu *table, struct belfry_pick *ctx);
 uint32_t sched_clamp_preempt(const struct belfry_vgpu *table, struct belfry_preempt *ctx);
 uint32_t sched_clamp_tick(const struct belfry_vgpu *table, struct belfry_tick *ctx);

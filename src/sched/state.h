@@ -37,6 +37,7 @@ struct sched_vgpu {
 	bool is_resuming; /* likewise */
 	bool is_spent;	  /* it has had what its limit allows, and waits for more */
 	bool is_rider, is_over_ride;
+	uint64_t rides_since_ns;
 	uint64_t drain_ns;  /* its gate was closed over running work, which may end by itself until then */
 	uint64_t active_ns; /* when it last had work */
 	uint64_t wants_ns;  /* since when it has, without a break */
@@ -48,7 +49,8 @@ struct sched_vgpu {
 	/* What it had. `pass` grows by time over its part of what is shared at the time, by about a round for every slice:
 	 * whoever has the least is next. */
 	int64_t pass;
-	int64_t owed_ns;     /* of its request, while it wanted it and others had the token; never below 0 */
+	double owed_ns;	     /* of its request, while it wanted it and others had the token; never below 0 */
+	uint64_t charged_ns; /* for the token, in the step at hand */
 	uint64_t starves_ns; /* it could have had the token, and has not, without a break */
 	uint64_t slice_ns;
 	int64_t slice_left_ns;
@@ -91,10 +93,16 @@ struct sched {
 	struct sched_vgpu *last; /* who had the token last */
 	uint64_t elected_slice_ns;
 	bool is_elected_slice_proposed;
-	bool may_cut;	    /* something has happened that might be worth a stop */
+	bool may_cut;	 /* something has happened that might be worth a stop */
+	bool cuts_later; /* a stop was proposed, but not before the holder has had the least that a slice is */
+	bool was_cut_early; /* the last holder had not had that */
 	int64_t pass;	    /* of the holder or whoever is next; never falls */
 	double rest_weight; /* of each who requested nothing */
+	double extra_part;  /* of what a policy proposes above that there is so much */
+	double owed_part;   /* of a request, of the time that tokens are had for: see settle_owed() */
 	unsigned ladder;    /* how long slices beside riders may be, see ride.c */
+	struct window rode; /* what riders took, but for guests */
+	bool may_guests;    /* somebody may ride because a policy says so */
 	uint64_t settle_ns; /* when to look again at who is active and who rides */
 	uint64_t handovers;
 
@@ -133,9 +141,16 @@ uint64_t vgpu_unspent_ns(const struct sched *sched, const struct sched_vgpu *vgp
 /* weight.c */
 /* After anything that changes who is active or has requested what. */
 void sched_update_weights(struct sched *sched);
+/* By its share alone; with what a policy proposes. */
+double vgpu_claim(const struct sched *sched, const struct sched_vgpu *vgpu);
 double vgpu_weight(const struct sched *sched, const struct sched_vgpu *vgpu);
+/* The weights of all in line, and the part of one of it. */
+double sched_line(const struct sched *sched);
+double vgpu_part_of(const struct sched *sched, const struct sched_vgpu *vgpu, double line);
+uint32_t part_ppm(double part);
 double vgpu_part(const struct sched *sched, const struct sched_vgpu *vgpu);
-uint32_t vgpu_part_ppm(const struct sched *sched, const struct sched_vgpu *vgpu);
+/* Nobody is further ahead than two slices: what more a policy let it have is not held against it. */
+void sched_forgive(struct sched *sched);
 uint64_t vgpu_slice(const struct sched *sched, const struct sched_vgpu *vgpu);
 
 /* ask.c: who decides. Each fills in the head and the table, asks whom there is, and holds the answer to what may be. */
@@ -144,7 +159,7 @@ int ask_make_room(struct sched *sched, size_t count);
 struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_proposed);
 bool ask_preempt(struct sched *sched);
 void ask_enqueue(struct sched *sched, struct sched_vgpu *vgpu);
-void ask_tick(struct sched *sched, struct sched_vgpu *vgpu);
+void ask_ticks(struct sched *sched);
 void tell_running(struct sched *sched, struct sched_vgpu *vgpu);
 void tell_stopping(struct sched *sched, struct sched_vgpu *vgpu, enum belfry_why why);
 void tell_missed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t took_ns);
@@ -152,7 +167,8 @@ void tell_missed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t took_ns)
 void sched_fail_policy(struct sched *sched, const char *why);
 
 /* clamp.c */
-/* So much that nobody else is picked before it. */
+/* What is owed to it, of what may be; more than 1: nobody else is picked before it. */
+double vgpu_owed_part(const struct sched *sched, const struct sched_vgpu *vgpu);
 bool vgpu_is_overdue(const struct sched *sched, const struct sched_vgpu *vgpu);
 
 /* sched.c */
@@ -193,6 +209,12 @@ static inline bool vgpu_is_on(const struct sched_vgpu *vgpu)
 static inline bool vgpu_is_draining(const struct sched_vgpu *vgpu)
 {
 	return vgpu_is_on(vgpu) && !vgpu->is_open;
+}
+
+/* It rides because a policy says so. */
+static inline bool vgpu_is_guest(const struct sched_vgpu *vgpu)
+{
+	return vgpu->is_rider && vgpu->share.class != SCHED_LATENCY;
 }
 
 /* Whether it stands in line for the token. If not it is let in as it comes: it rides, or all are free. */

@@ -45,13 +45,29 @@ static uint64_t patience_ns(const struct sched *sched, const struct sched_vgpu *
 
 enum verdict { STAYS, RENEWED, EXPIRED, GIVES_BACK, IS_CUT };
 
-/* Asked when something has happened since it was last asked. */
+/* What it has had of its slice is less than a slice may be. */
+static bool is_new(const struct sched *sched, const struct sched_vgpu *holder)
+{
+	return (int64_t)holder->slice_ns - holder->slice_left_ns < (int64_t)sched->options.slice_min_ns;
+}
+
+/* Asked when something has happened since it was last asked. Under a policy of two in a row one has at least the shortest
+ * slice: whom the built-in would stop the one for need not be whom the policy picks. */
 static bool is_to_be_cut(struct sched *sched)
 {
+	bool is_early = is_new(sched, sched->holder), is_cut;
+
+	sched->may_cut |= sched->cuts_later && !is_early;
 	if (!sched->may_cut)
 		return false;
-	sched->may_cut = false;
-	return ask_preempt(sched);
+	sched->may_cut = sched->cuts_later = false;
+	if (is_early && sched->was_cut_early && sched->policy.hooks) {
+		sched->cuts_later = true;
+		return false;
+	}
+	is_cut = ask_preempt(sched);
+	sched->cuts_later &= is_early;
+	return is_cut;
 }
 
 static enum verdict judge(struct sched *sched)
@@ -99,6 +115,7 @@ static void grant(struct sched *sched, struct sched_vgpu *vgpu)
 	vgpu->granted_gpu_ns = vgpu->gpu_ns;
 	begin_slice(vgpu, sched->elected_slice_ns, sched->is_elected_slice_proposed);
 	sched->elected = NULL;
+	sched->cuts_later = false;
 	tell_running(sched, vgpu);
 }
 
@@ -112,6 +129,7 @@ static void take_back(struct sched *sched, enum verdict why)
 					  : BELFRY_SLICE_ENDED);
 	holder->expiries += why == EXPIRED || why == IS_CUT;
 	holder->given_back += why == GIVES_BACK;
+	sched->was_cut_early = why == IS_CUT && is_new(sched, holder);
 	sched->holder = NULL;
 	sched->last = holder;
 	sched->elected = NULL;
@@ -233,7 +251,10 @@ static uint64_t holder_wake_ns(const struct sched *sched)
 		return SCHED_NEVER;
 	if (!vgpu_wants(holder))
 		return holder->idle_ns + patience_ns(sched, holder);
-	return after(sched, holder->slice_left_ns);
+	return after(sched, sched->cuts_later && is_new(sched, holder)
+				    ? (int64_t)sched->options.slice_min_ns - (int64_t)holder->slice_ns +
+					      holder->slice_left_ns
+				    : holder->slice_left_ns);
 }
 
 uint64_t sched_token_wake_ns(const struct sched *sched)

@@ -29,12 +29,50 @@ int sched_check(const struct sched *sched, const struct sched_share *share,
 }
 
 /* Requests are weights. Those who requested nothing share what nobody requested. */
-double vgpu_weight(const struct sched *sched, const struct sched_vgpu *vgpu)
+double vgpu_claim(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
-	if (vgpu->tick.weight_ppm)
-		return (double)vgpu->tick.weight_ppm / SCHED_WHOLE_PPM;
 	return vgpu->share.request_ppm ? (double)vgpu->share.request_ppm / SCHED_WHOLE_PPM
 				       : sched->rest_weight;
+}
+
+/* What it has whatever a policy says. */
+static double least(const struct sched_vgpu *vgpu)
+{
+	return vgpu->share.request_ppm ? (double)vgpu->share.request_ppm / SCHED_WHOLE_PPM : least_weight;
+}
+
+/* What a policy, or its claim, gives it above that, if there is so much. */
+static double extra(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	double wanted = vgpu->tick.weight_ppm ? (double)vgpu->tick.weight_ppm / SCHED_WHOLE_PPM
+					      : vgpu_claim(sched, vgpu);
+
+	return wanted > least(vgpu) ? wanted - least(vgpu) : 0;
+}
+
+double vgpu_weight(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return sched->extra_part < 1 || vgpu->tick.weight_ppm
+		       ? least(vgpu) + sched->extra_part * extra(sched, vgpu)
+		       : vgpu_claim(sched, vgpu);
+}
+
+/* Proposed weights share what is left of the whole, so that a part is never less than the request. */
+static void update_extra(struct sched *sched)
+{
+	double taken = 0, wanted = 0;
+	bool is_proposed = false;
+
+	sched->extra_part = 1;
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+		if (!v->is_active)
+			continue;
+		taken += least(v);
+		wanted += extra(sched, v);
+		is_proposed |= v->tick.weight_ppm != 0;
+	}
+	if (is_proposed && wanted > 0 && taken + wanted > 1)
+		sched->extra_part = taken < 1 ? (1 - taken) / wanted : 0;
 }
 
 void sched_update_weights(struct sched *sched)
@@ -46,28 +84,58 @@ void sched_update_weights(struct sched *sched)
 		count += v->is_active && !v->share.request_ppm;
 	rest /= count ? count : 1;
 	sched->rest_weight = rest > least_weight ? rest : least_weight;
+	update_extra(sched);
 }
 
-/* Of what those in line share. */
-double vgpu_part(const struct sched *sched, const struct sched_vgpu *vgpu)
+double sched_line(const struct sched *sched)
 {
-	double own = vgpu_weight(sched, vgpu), sum = vgpu->is_active && !vgpu->is_rider ? 0 : own;
+	double line = 0;
 
 	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
-		sum += v->is_active && !v->is_rider ? vgpu_weight(sched, v) : 0;
-	return own / sum;
+		line += v->is_active && !v->is_rider ? vgpu_weight(sched, v) : 0;
+	return line;
 }
 
-uint32_t vgpu_part_ppm(const struct sched *sched, const struct sched_vgpu *vgpu)
+double vgpu_part_of(const struct sched *sched, const struct sched_vgpu *vgpu, double line)
 {
-	uint32_t ppm = (uint32_t)(vgpu_part(sched, vgpu) * SCHED_WHOLE_PPM + 0.5);
+	double own = vgpu_weight(sched, vgpu);
+
+	return own / (vgpu->is_active && !vgpu->is_rider ? line : line + own);
+}
+
+double vgpu_part(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return vgpu_part_of(sched, vgpu, sched_line(sched));
+}
+
+uint32_t part_ppm(double part)
+{
+	uint32_t ppm = (uint32_t)(part * SCHED_WHOLE_PPM + 0.5);
 
 	return ppm ? ppm : 1;
 }
 
-uint64_t vgpu_slice(const struct sched *sched, const struct sched_vgpu *vgpu)
+static uint64_t slice_of(const struct sched *sched, double part)
 {
-	uint64_t slice = sched->options.round_ns * vgpu_part_ppm(sched, vgpu) / SCHED_WHOLE_PPM;
+	uint64_t slice = sched->options.round_ns * part_ppm(part) / SCHED_WHOLE_PPM;
 
 	return slice < sched->options.slice_min_ns ? sched->options.slice_min_ns : slice;
+}
+
+uint64_t vgpu_slice(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return slice_of(sched, vgpu_part(sched, vgpu));
+}
+
+void sched_forgive(struct sched *sched)
+{
+	double line = sched_line(sched);
+
+	for (struct sched_vgpu *v = sched->all; v; v = v->next) {
+		double part = vgpu_part_of(sched, v, line);
+		int64_t most = sched->pass + (int64_t)(2 * (double)slice_of(sched, part) / part);
+
+		if (v->pass > most)
+			v->pass = most;
+	}
 }

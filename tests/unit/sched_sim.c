@@ -274,6 +274,12 @@ void sim_configure(struct sim *sim, const struct sched_options *options)
 	ask(sim);
 }
 
+void sim_set_policy(struct sim *sim, const struct sched_policy *policy)
+{
+	sched_set_policy(sim->sched, policy, sim->now_ns);
+	ask(sim);
+}
+
 void sim_set(struct sim_vgpu *v, const struct sched_share *share)
 {
 	v->share = *share;

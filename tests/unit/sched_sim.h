@@ -81,6 +81,7 @@ void sim_free(struct sim *sim);
 struct sim_vgpu *sim_add(struct sim *sim, const struct sched_share *share, const struct sim_load *load);
 void sim_remove(struct sim_vgpu *v);
 void sim_configure(struct sim *sim, const struct sched_options *options);
+void sim_set_policy(struct sim *sim, const struct sched_policy *policy); /* NULL: the built-in */
 void sim_set(struct sim_vgpu *v, const struct sched_share *share);
 void sim_set_load(struct sim_vgpu *v, const struct sim_load *load);
 void sim_set_present(struct sim_vgpu *v, bool is_present);

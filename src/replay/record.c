@@ -1,0 +1,181 @@
+/* Entries: made, checked, written and read. What is read may be from anywhere: nothing in it is believed before
+ * record_check() has looked at it. */
+#include "replay/record.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+enum { CTX_MOST = 1024 };
+
+static const struct record_header header_now = {
+	.magic = { 'B', 'E', 'L', 'F', 'R', 'Y', 'R', '1' },
+	.abi = BELFRY_POLICY_ABI,
+	.vgpu_size = sizeof(struct belfry_vgpu),
+};
+
+static uint32_t count_of(const void *ctx)
+{
+	struct belfry_head head;
+
+	memcpy(&head, ctx, sizeof(head));
+	return head.count < BELFRY_VGPUS_MAX ? head.count : BELFRY_VGPUS_MAX;
+}
+
+/* Contexts are aligned as tables are: so that both can be used where they lie. */
+static size_t aligned(size_t bytes)
+{
+	return (bytes + 7) / 8 * 8;
+}
+
+size_t record_make(const struct sched_decision *decision, const void *ctx, size_t ctx_bytes,
+		   const struct belfry_vgpu *table, void *to, size_t room)
+{
+	struct record_entry entry = {
+		.hook = (uint16_t)decision->hook,
+		.decider = (uint8_t)decision->decider,
+		.clamps = decision->clamps,
+		.at_ns = decision->at_ns,
+		.proposed_id = decision->proposed_id,
+		.got_id = decision->got_id,
+		.proposed_ns = decision->proposed_ns,
+		.got_ns = decision->got_ns,
+	};
+	uint8_t *bytes = to;
+	size_t all;
+
+	if (ctx_bytes < sizeof(struct belfry_head) || ctx_bytes > CTX_MOST)
+		return 0;
+	entry.ctx_bytes = (uint32_t)aligned(ctx_bytes);
+	entry.count = count_of(ctx);
+	all = sizeof(entry) + entry.ctx_bytes + entry.count * sizeof(*table);
+	if (all > room)
+		return 0;
+	entry.bytes = (uint32_t)all;
+	memcpy(bytes, &entry, sizeof(entry));
+	memset(bytes + sizeof(entry), 0, entry.ctx_bytes);
+	memcpy(bytes + sizeof(entry), ctx, ctx_bytes);
+	if (entry.count)
+		memcpy(bytes + sizeof(entry) + entry.ctx_bytes, table, entry.count * sizeof(*table));
+	return all;
+}
+
+const void *record_ctx(const struct record_entry *entry)
+{
+	return entry + 1;
+}
+
+const struct belfry_vgpu *record_table(const struct record_entry *entry)
+{
+	return (const struct belfry_vgpu *)((const uint8_t *)(entry + 1) + entry->ctx_bytes);
+}
+
+/* Of those that are replayed: what is read of them must be there. */
+static size_t ctx_least(uint16_t hook)
+{
+	switch (hook) {
+	case BELFRY_HOOK_PICK:
+		return sizeof(struct belfry_pick);
+	case BELFRY_HOOK_PREEMPT:
+		return sizeof(struct belfry_preempt);
+	case BELFRY_HOOK_TICK:
+		return sizeof(struct belfry_tick);
+	case BELFRY_HOOK_ENQUEUE:
+		return sizeof(struct belfry_enqueue);
+	default:
+		return sizeof(struct belfry_head);
+	}
+}
+
+static int check_sizes(const struct record_entry *entry, size_t size, struct bf_error *err)
+{
+	/* Each is small by itself: their sum cannot run over. */
+	if (entry->ctx_bytes > CTX_MOST || entry->ctx_bytes % 8 || entry->ctx_bytes < ctx_least(entry->hook))
+		return bf_fail(err, EBADMSG, "not an entry of a record: a context of %" PRIu32 " bytes",
+			       entry->ctx_bytes);
+	if (entry->count > BELFRY_VGPUS_MAX)
+		return bf_fail(err, EBADMSG, "not an entry of a record: %" PRIu32 " vGPUs, at most %u",
+			       entry->count, BELFRY_VGPUS_MAX);
+	if (entry->bytes != size ||
+	    size != sizeof(*entry) + entry->ctx_bytes + entry->count * sizeof(struct belfry_vgpu))
+		return bf_fail(err, EBADMSG, "not an entry of a record: %zu bytes, said to be %" PRIu32, size,
+			       entry->bytes);
+	return 0;
+}
+
+/* Whom it is about, and who holds the token, are entries or nobody. */
+static int check_ctx(const struct record_entry *entry, const void *bytes, struct bf_error *err)
+{
+	struct belfry_preempt preempt;
+	struct belfry_head head;
+
+	memcpy(&head, bytes, sizeof(head));
+	if (head.hook != entry->hook || head.count < entry->count ||
+	    (head.count > entry->count && entry->count != BELFRY_VGPUS_MAX))
+		return bf_fail(err, EBADMSG, "not an entry of a record: its context is another's");
+	if (entry->hook == BELFRY_HOOK_TICK && head.vgpu >= head.count)
+		return bf_fail(err, EBADMSG, "not an entry of a record: a tick of no vGPU");
+	if (entry->hook != BELFRY_HOOK_PREEMPT)
+		return 0;
+	memcpy(&preempt, bytes, sizeof(preempt));
+	if (head.vgpu >= head.count || preempt.holder >= head.count)
+		return bf_fail(err, EBADMSG, "not an entry of a record: a stop of no vGPU");
+	return 0;
+}
+
+int record_check(const void *bytes, size_t size, struct bf_error *err)
+{
+	struct record_entry entry;
+	int rc;
+
+	if (size < sizeof(entry))
+		return bf_fail(err, EBADMSG, "not an entry of a record: %zu bytes", size);
+	memcpy(&entry, bytes, sizeof(entry));
+	if (entry.hook >= BELFRY_HOOKS || entry.decider > SCHED_BY_OWN_POLICY || entry.reserved)
+		return bf_fail(err, EBADMSG, "not an entry of a record: hook %u, decided by %u", entry.hook,
+			       entry.decider);
+	rc = check_sizes(&entry, size, err);
+	return rc ? rc : check_ctx(&entry, (const uint8_t *)bytes + sizeof(entry), err);
+}
+
+int record_write_header(FILE *to, struct bf_error *err)
+{
+	if (fwrite(&header_now, sizeof(header_now), 1, to) != 1)
+		return bf_fail(err, EIO, "the record's header cannot be written");
+	return 0;
+}
+
+int record_read_header(FILE *from, struct bf_error *err)
+{
+	struct record_header header;
+
+	if (fread(&header, sizeof(header), 1, from) != 1 ||
+	    memcmp(header.magic, header_now.magic, sizeof(header.magic)) != 0)
+		return bf_fail(err, EBADMSG, "not a record of decisions");
+	if (header.abi != header_now.abi || header.vgpu_size != header_now.vgpu_size)
+		return bf_fail(err, EPROTONOSUPPORT,
+			       "a record of policy ABI %" PRIu32 ", entries of %" PRIu32
+			       " bytes; this is %u, of %zu",
+			       header.abi, header.vgpu_size, BELFRY_POLICY_ABI, sizeof(struct belfry_vgpu));
+	return 0;
+}
+
+int record_read(FILE *from, void *buffer, struct bf_error *err)
+{
+	struct record_entry entry;
+	size_t got = fread(&entry, 1, sizeof(entry), from);
+	int rc;
+
+	if (!got && feof(from))
+		return 0;
+	if (got != sizeof(entry))
+		return bf_fail(err, EBADMSG, "the record is cut off");
+	if (entry.bytes < sizeof(entry) || entry.bytes > RECORD_ENTRY_MAX)
+		return bf_fail(err, EBADMSG, "not an entry of a record: %" PRIu32 " bytes, at most %zu",
+			       entry.bytes, RECORD_ENTRY_MAX);
+	memcpy(buffer, &entry, sizeof(entry));
+	if (fread((uint8_t *)buffer + sizeof(entry), entry.bytes - sizeof(entry), 1, from) != 1)
+		return bf_fail(err, EBADMSG, "the record is cut off");
+	rc = record_check(buffer, entry.bytes, err);
+	return rc ? rc : 1;
+}

@@ -1,0 +1,313 @@
+/* sched: whatever a policy proposes, limits and promises hold, nobody starves, and nothing is lost. */
+#include "sched/sched.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sched_trial.h"
+
+/* Policies that mean no good, each in its way. */
+enum kind {
+	RANDOM,	  /* any proposal that there is */
+	NONSENSE, /* any bytes, also over what it was told */
+	SAME,	  /* always one and the same */
+	GREEDY,	  /* whoever has had the most */
+	SHORTEST, /* slices of nothing */
+	LONGEST,  /* slices without end, for the same two */
+	RIDE_ALL, /* nobody needs a token */
+	RIDE_ONE, /* one does not, and its turns never end */
+	FICKLE,	  /* all ride and all do not, in turn */
+	HEAVY,	  /* one weighs everything, the others nothing */
+	STOPPER,  /* stops whoever begins */
+	FAILING,  /* now and then it fails */
+	KINDS,
+};
+
+struct hostile {
+	enum kind kind;
+	uint64_t seed, favourite, asked;
+	unsigned failed;
+	struct belfry_vgpu table[BELFRY_VGPUS_MAX];
+};
+
+static bool is_favourite(const struct hostile *hostile, uint32_t entry)
+{
+	return hostile->table[entry].id % 4 == hostile->favourite % 4;
+}
+
+static uint32_t entry_with_most(const struct hostile *hostile, const struct belfry_head *head, bool by_id)
+{
+	uint32_t most = BELFRY_NOBODY;
+
+	for (uint32_t i = 0; i < head->count; i++) {
+		const struct belfry_vgpu *v = &hostile->table[i], *w = &hostile->table[most];
+
+		if (!(v->flags & BELFRY_MAY_HAVE))
+			continue;
+		if (most == BELFRY_NOBODY || (by_id ? is_favourite(hostile, i) : v->gpu_ns > w->gpu_ns))
+			most = i;
+	}
+	return most;
+}
+
+static void pick(struct hostile *hostile, struct belfry_pick *ctx)
+{
+	uint64_t *seed = &hostile->seed;
+
+	ctx->choice = entry_with_most(hostile, &ctx->head, hostile->kind != GREEDY);
+	if (hostile->kind == RANDOM || hostile->kind == SHORTEST)
+		ctx->choice = (uint32_t)sim_random(seed) % (ctx->head.count + 1);
+	if (hostile->kind == SHORTEST)
+		ctx->slice_ns = 1;
+	else if (hostile->kind == LONGEST || hostile->kind == SAME)
+		ctx->slice_ns = UINT64_MAX;
+	else
+		ctx->slice_ns = sim_random(seed) % 3 ? sim_between(seed, 0, 200 * MS) : 0;
+}
+
+static void tick(struct hostile *hostile, struct belfry_tick *ctx)
+{
+	uint64_t *seed = &hostile->seed;
+	bool is_one = is_favourite(hostile, ctx->head.vgpu);
+
+	switch (hostile->kind) {
+	case RIDE_ALL:
+		ctx->ride = 1;
+		ctx->timeslice_us = is_one ? 1000000 : 1;
+		ctx->weight_ppm = is_one ? 1000000 : 1;
+		break;
+	case RIDE_ONE:
+		ctx->ride = is_one;
+		ctx->timeslice_us = is_one ? UINT64_MAX : 1;
+		ctx->interleave = is_one ? 2 : 0;
+		ctx->weight_ppm = is_one ? 1000000 : 0;
+		break;
+	case FICKLE:
+		ctx->ride = hostile->asked / 8 % 2 != 0;
+		ctx->weight_ppm = hostile->asked % 2 ? 1 : 1000000;
+		break;
+	case HEAVY:
+		ctx->weight_ppm = is_one ? UINT32_MAX : 1;
+		break;
+	default:
+		ctx->ride = (int32_t)sim_between(seed, 0, 2) - 1;
+		ctx->timeslice_us = sim_random(seed) % 4 ? 0 : sim_between(seed, 0, 2000000);
+		ctx->interleave = (int32_t)sim_between(seed, 0, 3) - 1;
+		ctx->weight_ppm = sim_random(seed) % 2 ? 0 : (uint32_t)sim_between(seed, 0, 2000000);
+	}
+}
+
+static int scribble(struct hostile *hostile, void *ctx, size_t size)
+{
+	uint8_t *bytes = ctx;
+
+	for (size_t i = 0; i < size; i++)
+		if (sim_random(&hostile->seed) % 3)
+			bytes[i] =
+				(uint8_t)(sim_random(&hostile->seed) % 4 ? sim_random(&hostile->seed) : 255);
+	memset(hostile->table, (int)sim_random(&hostile->seed), sizeof(hostile->table));
+	return sim_random(&hostile->seed) % 5 ? BELFRY_PROPOSE : BELFRY_DEFAULT;
+}
+
+static int ask(void *context, enum belfry_hook hook, void *ctx, size_t size)
+{
+	struct hostile *hostile = context;
+
+	hostile->asked++;
+	if (hostile->kind == FAILING && sim_random(&hostile->seed) % 2000 == 0)
+		return -EPROTO;
+	if (hostile->kind == NONSENSE)
+		return scribble(hostile, ctx, size);
+	switch (hook) {
+	case BELFRY_HOOK_PICK:
+		pick(hostile, ctx);
+		break;
+	case BELFRY_HOOK_TICK:
+		tick(hostile, ctx);
+		break;
+	case BELFRY_HOOK_PREEMPT:
+		((struct belfry_preempt *)ctx)->stop = hostile->kind == STOPPER ||
+						       sim_random(&hostile->seed) % 2;
+		break;
+	case BELFRY_HOOK_ENQUEUE:
+		((struct belfry_enqueue *)ctx)->deadline_ns = sim_random(&hostile->seed);
+		break;
+	default:
+		break;
+	}
+	return hostile->kind != HEAVY || hook == BELFRY_HOOK_TICK ? BELFRY_PROPOSE : BELFRY_DEFAULT;
+}
+
+static void put_out(void *context, const char *why)
+{
+	struct hostile *hostile = context;
+
+	assert_string_equal(why, "it left a vGPU without the GPU for too long");
+	hostile->failed++;
+}
+
+struct villains {
+	struct hostile hostile;
+	struct sched_policy policy;
+	enum kind kind; /* KINDS: any */
+	unsigned asked_for;
+};
+
+static const struct sched_policy *next(void *context, uint64_t *seed)
+{
+	struct villains *villains = context;
+	unsigned failed = villains->hostile.failed;
+
+	villains->asked_for++;
+	if (villains->kind == KINDS && sim_random(seed) % 8 == 0)
+		return NULL;
+	villains->hostile = (struct hostile){
+		.kind = villains->kind == KINDS ? (enum kind)(sim_random(seed) % KINDS) : villains->kind,
+		.seed = sim_random(seed),
+		.favourite = sim_random(seed),
+		.failed = failed,
+	};
+	villains->policy = (struct sched_policy){
+		.hooks = sim_random(seed) % 4 ? ~0u : (uint32_t)sim_random(seed),
+		.ask = ask,
+		.fail = put_out,
+		.context = &villains->hostile,
+		.table = villains->hostile.table,
+	};
+	return &villains->policy;
+}
+
+static const char *const names[KINDS + 1] = { "random",	 "nonsense", "same",	 "greedy", "shortest",
+					      "longest", "ride all", "ride one", "fickle", "heavy",
+					      "stopper", "failing",  "any" };
+
+/* Of each kind, of 9 s each: hours are a matter of patience. */
+static unsigned trials(void)
+{
+	const char *wanted = getenv("BELFRY_TRIALS");
+
+	return wanted ? (unsigned)strtoul(wanted, NULL, 10) : 16;
+}
+
+static void print(const struct villains *villains, const struct trial_result *result)
+{
+	print_message(
+		"%-9s %.0f min: promise %.2f, hunger %.2f, limit %+.2f; %u policies, %u put out; hand-overs/s %.0f\n",
+		names[villains->kind], (double)result->virtual_ns / 6e10, result->promise, result->hunger,
+		result->limit, villains->asked_for, villains->hostile.failed,
+		(double)result->handovers * 1e9 / (double)result->virtual_ns);
+}
+
+static void limits_and_promises_hold_under_any_policy(void **state)
+{
+	static struct villains villains;
+	struct trial_policies policies = { next, &villains };
+
+	(void)state;
+	for (unsigned kind = 0; kind <= KINDS; kind++) {
+		struct trial_result result = { .limit = -100 };
+
+		villains = (struct villains){ .kind = (enum kind)kind };
+		for (uint64_t seed = 1; seed <= trials(); seed++)
+			trial_steady(seed + (uint64_t)kind * 100000, &policies, &result);
+		print(&villains, &result);
+	}
+}
+
+static void nothing_is_lost_when_policies_and_all_else_change(void **state)
+{
+	static struct villains villains = { .kind = KINDS };
+	struct trial_policies policies = { next, &villains };
+	struct trial_result result = { .limit = -100 };
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= 4ull * trials(); seed++)
+		trial_disturbed(seed, &policies, &result);
+	print(&villains, &result);
+}
+
+/* Of three without a request one is never picked. */
+static int leave_out(void *context, enum belfry_hook hook, void *ctx, size_t size)
+{
+	struct hostile *hostile = context;
+	struct belfry_pick *proposal = ctx;
+
+	(void)size;
+	assert_int_equal(hook, BELFRY_HOOK_PICK);
+	for (uint32_t i = 0; i < proposal->head.count; i++)
+		if (hostile->table[i].flags & BELFRY_MAY_HAVE && hostile->table[i].id != hostile->favourite)
+			proposal->choice = i;
+	return BELFRY_PROPOSE;
+}
+
+static void who_leaves_somebody_out_is_put_out(void **state)
+{
+	static struct hostile hostile;
+	struct sched_policy policy = { 1u << BELFRY_HOOK_PICK, leave_out, put_out, &hostile, hostile.table };
+	struct sched_options options = sched_default;
+	struct sched_share none = sim_request(0);
+	struct sim_vgpu *last = NULL;
+	struct sim *sim;
+
+	(void)state;
+	options.how = SCHED_TOKENS;
+	sim = sim_new(&options, 90, 12 * S);
+	for (unsigned i = 0; i < 3; i++)
+		last = sim_add(sim, &none, &sim_busy_load);
+	hostile.favourite = sched_id(last->vgpu);
+	sim_set_policy(sim, &policy);
+	sim_run(sim, 200 * MS);
+	sim_mark(sim);
+	sim_run(sim, 1700 * MS);
+	assert_int_equal(last->ran_ns, 0);
+	assert_int_equal(hostile.failed, 0);
+	/* Two windows, the time to the next look, and what the built-in would have left to the holder. */
+	sim_run(sim, 200 * MS);
+	assert_int_equal(hostile.failed, 1);
+	assert_true(last->ran_ns > 0);
+	sim_mark(sim);
+	sim_run(sim, 5 * S);
+	for (unsigned i = 0; i < 3; i++)
+		sim_assert_near("as under the built-in", sim_share(sim->vgpus[i]), 100.0 / 3, 1.5);
+	sim_free(sim);
+}
+
+/* Nobody pays for what a policy let him have: after an hour of the one, the other has not an hour to catch up with. */
+static void what_a_policy_let_somebody_have_is_not_held_against_him(void **state)
+{
+	static struct hostile hostile;
+	struct sched_policy policy = { 1u << BELFRY_HOOK_PICK, leave_out, NULL, &hostile, hostile.table };
+	struct sched_share some = sim_request(5);
+	struct sim *sim = sim_new(&sched_default, 91, 40 * S);
+	struct sim_vgpu *a = sim_add(sim, &some, &sim_busy_load);
+	struct sim_vgpu *b = sim_add(sim, &some, &sim_busy_load);
+
+	(void)state;
+	hostile.favourite = sched_id(b->vgpu);
+	sim_set_policy(sim, &policy);
+	sim_run(sim, 20 * S);
+	assert_true(sim_use(a) > 85);
+	sim_set_policy(sim, NULL);
+	sim_run(sim, 500 * MS);
+	sim_mark(sim);
+	sim_run(sim, 5 * S);
+	sim_assert_near("after it", sim_share(a), 50, 1.5);
+	sim_free(sim);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(limits_and_promises_hold_under_any_policy),
+		cmocka_unit_test(nothing_is_lost_when_policies_and_all_else_change),
+		cmocka_unit_test(who_leaves_somebody_out_is_put_out),
+		cmocka_unit_test(what_a_policy_let_somebody_have_is_not_held_against_him),
+	};
+
+	return cmocka_run_group_tests_name("sched_policy", tests, NULL, NULL);
+}
