@@ -142,6 +142,7 @@ struct load {
 	uint64_t seed, gap_us, secs, launches, bucket_ns; /* launches 0: any number */
 	unsigned in_flight, graph;
 	bool is_sync, is_json;
+	uint64_t longest_ns; /* of a launch that was waited for */
 	const char *ready, *start, *until;
 
 	void *kernel, *stream, *exec;
@@ -527,12 +528,16 @@ static void load_run(struct load *load)
 
 	queue_open(&queue);
 	while (!load_is_over(load, end_ns)) {
+		uint64_t start_ns = now_ns();
 		double us = load_launch(load);
 
-		if (load->is_sync)
+		if (load->is_sync) {
 			CU_MUST(cu.StreamSynchronize(load->stream));
-		else
+			if (now_ns() - start_ns > load->longest_ns)
+				load->longest_ns = now_ns() - start_ns;
+		} else {
 			queue_add(load, &queue, &filling, us);
+		}
 		if (load->gap_us)
 			sleep_us(load->gap_us);
 	}
@@ -610,10 +615,10 @@ static void print_json(const struct load *load, const struct samples *s, double 
 		       uint64_t checksum, unsigned wrong)
 {
 	printf("{\"work_ms\":%.3f,\"launches\":%llu,\"secs\":%.3f,\"ms_a_second\":%.3f,\"wrong\":%u,"
-	       "\"checksum\":\"%016llx\",\"bucket_ms\":%llu,\"first_ms\":%llu,\"buckets\":[",
+	       "\"checksum\":\"%016llx\",\"longest_us\":%.1f,\"bucket_ms\":%llu,\"first_ms\":%llu,\"buckets\":[",
 	       work_ms, (unsigned long long)load->launched, secs, work_ms / secs, wrong,
-	       (unsigned long long)checksum, (unsigned long long)load->bucket_ns / 1000000,
-	       (unsigned long long)s->first_ns / 1000000);
+	       (unsigned long long)checksum, (double)load->longest_ns / 1e3,
+	       (unsigned long long)load->bucket_ns / 1000000, (unsigned long long)s->first_ns / 1000000);
 	for (unsigned i = 1; i < s->count; i++)
 		printf("%s%.4g", i > 1 ? "," : "",
 		       (s->done[i] - s->done[i - 1]) / load->calibration.per_us / 1e3);

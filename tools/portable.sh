@@ -22,11 +22,12 @@ copy_programs() {
 	done
 }
 
-# The software GPU's parts are beside belfry.
-mkdir -p "$dist/bin/soft" "$dist/bin/policies" "$dist/demo"
+# The software GPU's parts and the policies are beside belfry.
+mkdir -p "$dist/bin/soft" "$dist/bin/policies" "$dist/include/belfry" "$dist/demo"
+cp "$build"/policies/*.bpf.o "$dist/bin/policies/"
+cp include/belfry/policy.h "$dist/include/belfry/"
 cp "$build/belfry" "$build/belfryd" "$build/belfry-soft" "$dist/bin/"
 cp "$build/src/soft/cuda/libcuda.so.1" "$dist/bin/soft/"
-cp "$build"/policies/*.bpf.o "$dist/bin/policies/"
 cp "$build/demo/belfry-demo" "$build/demo/belfry-demo-view" demo/kernels.ptx demo/kernels.cu "$dist/demo/"
 copy_programs tests/gpu
 copy_programs bench

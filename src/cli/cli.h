@@ -32,6 +32,7 @@ int cli_stop(int argc, char **argv);
 int cli_resume(int argc, char **argv);
 int cli_set(int argc, char **argv);
 int cli_rm(int argc, char **argv);
+int cli_policy(int argc, char **argv);
 int cli_reload(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_soft(int argc, char **argv);

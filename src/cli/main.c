@@ -18,6 +18,7 @@ static const struct cli_command commands[] = {
 	{ "stop", cli_stop, "stop what runs on a virtual GPU, in mid-kernel" },
 	{ "resume", cli_resume, "let it run again" },
 	{ "rm", cli_rm, "remove a virtual GPU" },
+	{ "policy", cli_policy, "policies in eBPF: load, watch, record and replay them" },
 	{ "reload", cli_reload, "have belfryd read its configuration again" },
 	{ "soft", cli_soft, "the software GPU: run on it directly, status, stop" },
 	{ "info", cli_info, "tell what Belfry finds on this machine" },

@@ -111,6 +111,45 @@ int report_hello(struct json_object **hello, struct bf_error *err)
 	return place.is_private && (rc == -ENOENT || rc == -ECONNREFUSED) ? 0 : rc;
 }
 
+static bool is_meant(const struct cli_gpu *which, const struct protocol_gpu *gpu)
+{
+	char folder[sizeof(gpu->folder)];
+
+	if (!which->is_said)
+		return true;
+	if (which->is_soft != (gpu->kind == PROTOCOL_GPU_SOFT) || which->index != gpu->index)
+		return false;
+	if (!which->is_soft || !strcmp(which->soft.name, link_default.name))
+		return true;
+	return !link_folder(which->soft.name, folder, sizeof(folder), NULL) && !strcmp(folder, gpu->folder);
+}
+
+int report_choose(const struct cli_gpu *which, struct protocol_gpu *gpu, struct bf_error *err)
+{
+	struct json_object *hello, *gpus;
+	int rc = report_hello(&hello, err), found = 0;
+
+	if (rc)
+		return rc;
+	gpus = report_at(hello, "gpus");
+	for (size_t i = 0; json_object_is_type(gpus, json_type_array) && i < json_object_array_length(gpus);
+	     i++) {
+		struct protocol_gpu one = report_gpu(json_object_array_get_idx(gpus, i));
+
+		if (is_meant(which, &one)) {
+			*gpu = one;
+			found++;
+		}
+	}
+	json_object_put(hello);
+	if (!found)
+		return bf_fail(err, ENOENT, "%s; run something on a vGPU first",
+			       which->is_said ? "this GPU is not in use" : "no GPU is in use");
+	if (found > 1)
+		return bf_fail(err, EINVAL, "%d GPUs are in use: say which with --gpu or --soft", found);
+	return 0;
+}
+
 /* Every key of `from` that `to` has not, or has otherwise. */
 static void merge(struct json_object *to, struct json_object *from)
 {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "cli/soft.h"
 #include "server/protocol.h"
 
 /* {"daemon": {...} or null, "gpus": [...], "vgpus": [...], "failed": [...]}: of all GPUs, or of the one vGPU of that name and its GPU if
@@ -17,6 +18,8 @@ int report_gather(const char *name, struct json_object **top, struct bf_error *e
 int report_hello(struct json_object **hello, struct bf_error *err);
 /* The GPU of one entry of "gpus". */
 struct protocol_gpu report_gpu(struct json_object *gpu);
+/* The one GPU of belfryd's that is meant. -ENOENT: it has none in use. */
+int report_choose(const struct cli_gpu *which, struct protocol_gpu *gpu, struct bf_error *err);
 
 /* What is at a path such as "mem.used"; NULL, 0 or `otherwise` if there is no such thing. */
 struct json_object *report_at(struct json_object *from, const char *path);

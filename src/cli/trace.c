@@ -62,46 +62,6 @@ static int parse(int argc, char **argv, struct trace *trace)
 	return trace->path[0] ? 0 : cli_usage("trace", "-o '': not the name of a file") + 1;
 }
 
-static bool is_meant(const struct cli_gpu *which, const struct protocol_gpu *gpu)
-{
-	char folder[sizeof(gpu->folder)];
-
-	if (!which->is_said)
-		return true;
-	if (which->is_soft != (gpu->kind == PROTOCOL_GPU_SOFT) || which->index != gpu->index)
-		return false;
-	if (!which->is_soft || !strcmp(which->soft.name, link_default.name))
-		return true;
-	return !link_folder(which->soft.name, folder, sizeof(folder), NULL) && !strcmp(folder, gpu->folder);
-}
-
-/* The one GPU of belfryd's that is meant. */
-static int choose(const struct cli_gpu *which, struct protocol_gpu *gpu, struct bf_error *err)
-{
-	struct json_object *hello, *gpus;
-	int rc = report_hello(&hello, err), found = 0;
-
-	if (rc)
-		return rc;
-	gpus = report_at(hello, "gpus");
-	for (size_t i = 0; json_object_is_type(gpus, json_type_array) && i < json_object_array_length(gpus);
-	     i++) {
-		struct protocol_gpu one = report_gpu(json_object_array_get_idx(gpus, i));
-
-		if (is_meant(which, &one)) {
-			*gpu = one;
-			found++;
-		}
-	}
-	json_object_put(hello);
-	if (!found)
-		return bf_fail(err, ENOENT, "%s: nothing to trace; run something on a vGPU first",
-			       which->is_said ? "this GPU" : "no GPU is in use");
-	if (found > 1)
-		return bf_fail(err, EINVAL, "%d GPUs are in use: say which with --gpu or --soft", found);
-	return 0;
-}
-
 static int write_all(int fd, const char *text, size_t bytes)
 {
 	while (bytes) {
@@ -179,7 +139,7 @@ int cli_trace(int argc, char **argv)
 
 	if (rc)
 		return rc - 1;
-	if (choose(&trace.which, &request.gpu, &err) || talk_once(&request, &reply, &body, &err))
+	if (report_choose(&trace.which, &request.gpu, &err) || talk_once(&request, &reply, &body, &err))
 		return cli_fail(&err);
 	rc = write_body(trace.path, body ? body : "{\"traceEvents\":[]}");
 	if (rc) {

@@ -49,6 +49,7 @@ enum rm_escape {
 /* Statuses Belfry itself answers with or looks for (nvstatuscodes.h). */
 enum rm_status {
 	RM_OK = 0x00,
+	RM_ERR_INSUFFICIENT_RESOURCES = 0x1a,
 	RM_ERR_INSUFFICIENT_PERMISSIONS = 0x1b,
 	RM_ERR_INVALID_ARGUMENT = 0x1f,
 	RM_ERR_INVALID_CLIENT = 0x23,

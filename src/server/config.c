@@ -284,6 +284,27 @@ static int take_server(struct reader *reader, const char *key, const char *value
 		"%s: no key of [server]; there are gpus, access, on_daemon_death, metrics, log, linger", key);
 }
 
+static int take_text(const char *key, const char *value, char *to, size_t room, struct bf_error *err)
+{
+	if (strlen(value) >= room)
+		return bf_fail(err, ENAMETOOLONG, "%s: longer than %zu bytes", key, room - 1);
+	memset(to, 0, room); /* it is compared as a whole */
+	snprintf(to, room, "%s", value);
+	return 0;
+}
+
+static int take_policy(const char *key, const char *value, struct settings *sharing, struct bf_error *err)
+{
+	if (!strcmp(value, "built-in"))
+		value = "";
+	if (strchr(value, '/') && value[0] != '/')
+		return bf_fail(
+			err, EINVAL,
+			"%s '%.100s': write the whole path, the name of one that comes with Belfry, or built-in",
+			key, value);
+	return take_text(key, value, sharing->policy, sizeof(sharing->policy), err);
+}
+
 static int take_sharing(struct reader *reader, const char *key, const char *value, struct bf_error *err)
 {
 	static const char *const hows[] = { "auto", "tokens", "turns", NULL };
@@ -295,6 +316,10 @@ static int take_sharing(struct reader *reader, const char *key, const char *valu
 	reader->config->sharing_line = reader->line;
 	if (!strcmp(key, "how"))
 		return parse_word(key, value, hows, &sharing->how, err);
+	if (!strcmp(key, "policy"))
+		return take_policy(key, value, sharing, err);
+	if (!strcmp(key, "policy_set"))
+		return take_text(key, value, sharing->policy_set, sizeof(sharing->policy_set), err);
 	for (size_t i = 0; i < TIME_KEYS; i++) {
 		const struct time_key *known = &time_keys[i];
 
@@ -309,8 +334,10 @@ static int take_sharing(struct reader *reader, const char *key, const char *valu
 		memcpy((char *)sharing + known->offset, &us, sizeof(us));
 		return 0;
 	}
-	return bf_fail(err, EINVAL,
-		       "%s: no key of [sharing]; there are window, round, slice_min, grace, idle, how", key);
+	return bf_fail(
+		err, EINVAL,
+		"%s: no key of [sharing]; there are window, round, slice_min, grace, idle, how, policy, policy_set",
+		key);
 }
 
 /* "soft:0 /run/belfry/soft-x": a software GPU that is not the default one, by its folder. */

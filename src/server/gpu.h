@@ -3,7 +3,9 @@
  *
  * Threads: the main one answers requests; the turner carries out what sched decides; each vGPU with programs has a
  * worker that serves their driver calls. gpu::lock guards everything here but what is said to be one thread's own.
- * Slow things are not done under it: a vGPU that is in use without the lock is pinned, and not removed. */
+ * Slow things are not done under it: a vGPU that is in use without the lock is pinned, and not removed.
+ * gpu::policy_lock is for those who hold a warden's lock and so must not wait for gpu::lock: it guards which policies there
+ * are, is the last to be taken, and nothing is waited for under it. */
 #ifndef BELFRY_SERVER_GPU_H
 #define BELFRY_SERVER_GPU_H
 
@@ -23,6 +25,9 @@
 
 struct gpu;
 struct vgpu;
+struct seat;
+struct follower;
+struct decision;
 
 /* One belfry run. */
 struct run {
@@ -43,7 +48,7 @@ enum vgpu_order { VGPU_FREE, VGPU_HELD, VGPU_STOPPED };
 struct vgpu {
 	struct gpu *gpu;
 	char name[SPEC_NAME_MAX + 1];
-	struct spec spec;
+	struct spec spec; /* changes under both locks */
 	uid_t owner;
 	bool is_ephemeral;
 	struct warden *warden; /* from its first run on */
@@ -72,6 +77,8 @@ struct vgpu {
 	uint64_t seen_gpu_ns, seen_held_ns, residence_ns;
 	uint64_t last_end_ns; /* when its context last left the GPU, as far as the records go */
 	uint32_t track;	      /* in traces: never used again */
+	uint64_t id;	      /* sched's, for those who may outlive its sched_vgpu */
+	struct seat *seat;    /* its own policy; NULL: none. Changes under both locks */
 
 	struct vgpu *next; /* gpu::vgpus */
 };
@@ -84,6 +91,9 @@ struct talker {
 	struct vgpu *vgpu; /* of a run that is to be started */
 	struct run *run;
 	bool is_ephemeral; /* that vGPU was made for the run */
+	bool is_loading;   /* a policy, for this one: */
+	char load_name[SPEC_NAME_MAX + 1];
+	struct follower *follower;
 };
 
 enum {
@@ -140,6 +150,14 @@ struct gpu {
 	unsigned strange_turns; /* since then, of nobody we know */
 	struct trace trace;
 	char time_source[128];
+	pthread_mutex_t policy_lock;
+	struct seat *seat; /* the GPU's policy; NULL: the built-in. Changes under both locks */
+	struct {
+		struct decision *ring; /* from the first policy on */
+		uint64_t count;	       /* ever */
+	} decisions;
+	struct follower *followers;
+	void *follow_entry; /* room for one record_entry, while anybody follows */
 
 	pthread_t turner;
 	bool has_turner;
@@ -228,6 +246,32 @@ void meter_look(struct gpu *gpu, uint64_t now_ns);
 uint64_t meter_next_ns(const struct gpu *gpu);
 /* Whose turns it has been, up to now. */
 void meter_read_turns(struct gpu *gpu);
+
+/* gpu_policy.c */
+/* What is asked about policies: `body`, if there is one, is the answer's. With the lock, which may be let go for a while. */
+void policy_request(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
+		    char **body, size_t *bytes, struct bf_error *err);
+/* From now on it is told of decisions. False: it cannot be. Without the lock. */
+bool policy_follow(struct gpu *gpu, struct talker *talker, const struct protocol_request *request);
+
+/* gpu_load.c: the main thread's, without the lock */
+/* The object has come, for a talker that is loading. */
+void policy_came(struct gpu *gpu, struct talker *talker, const struct protocol_policy *message, int file,
+		 char **body, size_t *bytes, struct bf_error *err);
+/* What the configuration says takes the GPU's place. */
+void policy_configure(struct gpu *gpu);
+
+/* gpu_seat.c */
+/* Those that are out are let go of; and all of them. The main thread's, without the lock. */
+void policies_reap(struct gpu *gpu);
+void policies_end(struct gpu *gpu);
+const char *policy_name_of(const struct gpu *gpu, const struct vgpu *vgpu); /* "built-in" if there is none */
+/* BELFRY_HOOK_VGPU_INIT, _EXIT or _SET, for the GPU's policy and the vGPU's own. With the lock. */
+void policy_tell(struct vgpu *vgpu, enum belfry_hook hook);
+void policy_leave(struct vgpu *vgpu); /* it is being removed. With the lock, which is let go for a while */
+
+/* gpu_consult.c: what the vGPU's warden asks. Called under the warden's lock, and so without gpu::lock. */
+struct warden_hooks policy_hooks(struct vgpu *vgpu);
 
 /* gpu_report.c, gpu_explain.c, gpu_trace.c: text to be freed; NULL: out of memory. With the lock. */
 char *gpu_report(struct gpu *gpu, const char *name, size_t *bytes);

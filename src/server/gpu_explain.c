@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "server/gpu.h"
+#include "server/gpu_policy.h"
 
 static const char *format_ns(uint64_t ns, char *to, size_t room)
 {
@@ -109,6 +109,7 @@ static char *words(const struct vgpu *vgpu, const struct sched_report *report)
 	say_now(to, vgpu, report);
 	say_share(to, vgpu, report);
 	say_past(to, vgpu, report);
+	decisions_say(to, vgpu);
 	if (fclose(to)) {
 		free(text);
 		return NULL;
@@ -142,6 +143,7 @@ char *gpu_explain(struct vgpu *vgpu, size_t *bytes)
 	put(facts, "limited_ns", report.limited_ns);
 	put(facts, "window_ns", report.window_ns);
 	put(facts, "window_used_ns", report.window_used_ns);
+	json_object_object_add(facts, "policy", decisions_json(vgpu));
 	json_object_object_add(top, "name", json_object_new_string(vgpu->name));
 	json_object_object_add(top, "text", json_object_new_string(text));
 	json_object_object_add(top, "facts", facts);

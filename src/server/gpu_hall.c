@@ -108,6 +108,9 @@ void gpu_hall_tell_failed(int hall, const char *why)
 static void settings_changed(struct gpu *gpu, const struct settings *settings)
 {
 	struct sched_options options;
+	bool is_other =
+		memcmp(gpu->settings.policy, settings->policy, sizeof(settings->policy)) != 0 ||
+		memcmp(gpu->settings.policy_set, settings->policy_set, sizeof(settings->policy_set)) != 0;
 
 	gpu_lock(gpu);
 	gpu->settings = *settings;
@@ -115,6 +118,8 @@ static void settings_changed(struct gpu *gpu, const struct settings *settings)
 	sched_configure(gpu->sched, &options, bf_now_ns());
 	gpu_unlock(gpu);
 	turner_wake(gpu);
+	if (is_other) /* what was loaded by hand stays otherwise */
+		policy_configure(gpu);
 }
 
 static void request_came(struct gpu *gpu, const struct hall_message *message, int sock)

@@ -179,6 +179,7 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 
 	sched_report(vgpu->gpu->sched, vgpu->sched, &report);
 	put_text(to, "name", vgpu->name);
+	put_number(to, "id", vgpu->id);
 	put_text(to, "gpu", gpu_name(vgpu->gpu, gpu, sizeof(gpu)));
 	put_number(to, "pid", (uint64_t)getpid());
 	put_number(to, "owner", vgpu->owner);
@@ -187,6 +188,8 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 	put_text(to, "class", spec_class_names[vgpu->spec.class % 2]);
 	json_object_object_add(to, "objective", objective_json(&vgpu->spec));
 	put_text(to, "domain", vgpu->spec.domain);
+	json_object_object_add(to, "policy",
+			       vgpu->seat ? json_object_new_string(policy_name_of(vgpu->gpu, vgpu)) : NULL);
 	put_text(to, "state", vgpu->order == VGPU_STOPPED ? "stopped" : state_names[report.state % 4]);
 	put_text(to, "gate", gate_names[vgpu->order % 3]);
 	json_object_object_add(to, "mem", mem_json(vgpu, warden));
@@ -230,6 +233,7 @@ static struct json_object *gpu_json(struct gpu *gpu, uint64_t used_bytes, uint64
 	put_number(mem, "used", used_bytes);
 	json_object_object_add(to, "mem", mem);
 	put_text(to, "sharing", sharing_names[sched_sharing(gpu->sched) % 3]);
+	put_text(to, "policy", policy_name_of(gpu, NULL));
 	put_text(to, "time_source", gpu->time_source);
 	if (gpu->turns) {
 		put_number(to, "time_error_ns", turns_error_ns(gpu->turns));

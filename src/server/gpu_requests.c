@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/message.h"
 #include "base/own.h"
-#include "server/gpu.h"
+#include "server/gpu_policy.h"
 #include "server/reply.h"
 
 enum { NEXT_REQUEST_S = 10, START_LIMIT_S = 30 };
@@ -30,6 +30,8 @@ void talker_drop(struct gpu *gpu, struct talker *talker)
 	struct vgpu *vgpu = talker->vgpu;
 
 	gpu_lock(gpu);
+	if (talker->follower)
+		follower_remove(gpu, talker->follower);
 	if (talker->run)
 		run_end(talker->run, NULL);
 	else if (vgpu && talker->is_ephemeral && !vgpu->runs)
@@ -54,7 +56,7 @@ static void answer(struct gpu *gpu, struct talker *talker, const struct protocol
 	memcpy(reply.name, request->name, sizeof(reply.name));
 	if (!reply_send(talker->sock, &reply, body, bytes))
 		talker_drop(gpu, talker); /* one who does not read his answers is not waited for */
-	else if (!talker->vgpu)
+	else if (!talker->vgpu && !talker->is_loading)
 		talker->until_ns = bf_now_ns() + NEXT_REQUEST_S * 1000000000ull;
 }
 
@@ -167,6 +169,13 @@ static void perform(struct gpu *gpu, struct talker *talker, const struct protoco
 	case PROTOCOL_TRACE:
 		*body = gpu_trace_text(gpu, bytes);
 		break;
+	case PROTOCOL_POLICY_LOAD:
+	case PROTOCOL_POLICY_UNLOAD:
+	case PROTOCOL_POLICY_LIST:
+	case PROTOCOL_POLICY_DUMP:
+	case PROTOCOL_POLICY_FOLLOW:
+		policy_request(gpu, talker, request, body, bytes, err);
+		return;
 	default:
 		bf_fail(err, EPROTO, "request %u is not one for a GPU server", request->op);
 		return;
@@ -194,6 +203,25 @@ void talker_request(struct gpu *gpu, struct talker *talker, const struct protoco
 		gpu_unlock(gpu);
 	}
 	answer(gpu, talker, &request, &err, body, bytes, start_ns);
+	/* What is told comes after the answer. */
+	if (request.op == PROTOCOL_POLICY_FOLLOW && !err.code && talker->sock >= 0 &&
+	    !policy_follow(gpu, talker, &request))
+		talker_drop(gpu, talker);
+}
+
+/* A policy's object is there. */
+static void came(struct gpu *gpu, struct talker *talker, const struct protocol_policy *message, int file)
+{
+	struct protocol_request request = { .op = PROTOCOL_POLICY_LOAD };
+	struct bf_error err = { 0 };
+	cleanup_close int object = file;
+	cleanup_free char *body = NULL;
+	uint64_t start_ns = bf_now_ns();
+	size_t bytes = 0;
+
+	memcpy(request.name, talker->load_name, sizeof(request.name));
+	policy_came(gpu, talker, message, object, &body, &bytes, &err);
+	answer(gpu, talker, &request, &err, body, bytes, start_ns);
 }
 
 /* The program's process is there, with its filter on. */
@@ -220,12 +248,13 @@ void talker_work(struct gpu *gpu, struct talker *talker)
 	union {
 		struct protocol_request request;
 		struct protocol_started started;
+		struct protocol_policy policy;
 	} message;
 	ssize_t got;
 	int fd;
 
 	memset(&message, 0, sizeof(message));
-	if (talker->run) { /* it says nothing: this is its end */
+	if (talker->run || talker->follower) { /* it says nothing: this is its end */
 		talker_drop(gpu, talker);
 		return;
 	}
@@ -234,9 +263,13 @@ void talker_work(struct gpu *gpu, struct talker *talker)
 		started(gpu, talker, &message.started, fd);
 		return;
 	}
+	if (talker->is_loading && got == (ssize_t)sizeof(message.policy)) {
+		came(gpu, talker, &message.policy, fd);
+		return;
+	}
 	if (fd >= 0)
 		close(fd);
-	if (got <= 0 || talker->vgpu)
+	if (got <= 0 || talker->vgpu || talker->is_loading)
 		talker_drop(gpu, talker);
 	else if (got != (ssize_t)sizeof(message.request))
 		talker_request(gpu, talker, &(struct protocol_request){ 0 });

@@ -171,7 +171,8 @@ static int make_warden(struct vgpu *vgpu, struct bf_error *err)
 {
 	struct warden_options options = { .mem_bytes = vgpu->spec.mem_bytes,
 					  .timeslice_us = vgpu->spec.timeslice_us,
-					  .interleave = vgpu->spec.interleave };
+					  .interleave = vgpu->spec.interleave,
+					  .hooks = policy_hooks(vgpu) };
 
 	if (vgpu->warden)
 		return vgpu->run_count ? 0 : clear_warden(vgpu, err);

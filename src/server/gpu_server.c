@@ -156,6 +156,7 @@ static void finish(struct gpu *gpu)
 		if (gpu->talkers[i].sock >= 0)
 			talker_drop(gpu, &gpu->talkers[i]);
 	turner_end(gpu);
+	policies_end(gpu);
 	sched_free(gpu->sched);
 	gate_free(gpu->gate);
 	if (gpu->turns)
@@ -242,12 +243,14 @@ void gpu_wake(struct gpu *gpu)
 		return; /* it is awake already */
 }
 
-static void hear_workers(struct gpu *gpu)
+static void hear_others(struct gpu *gpu)
 {
 	uint64_t count;
 
-	if (read(gpu->main_wake, &count, sizeof(count)) > 0)
-		vgpus_reap_workers(gpu);
+	if (read(gpu->main_wake, &count, sizeof(count)) <= 0)
+		return;
+	vgpus_reap_workers(gpu);
+	policies_reap(gpu);
 }
 
 /* belfryd has died. Programs go on where that was asked for, until the next one comes. */
@@ -277,7 +280,7 @@ static void serve(struct gpu *gpu)
 		else if (gpu->polls[0].revents)
 			gpu_hall_hear(gpu);
 		if (gpu->polls[3].revents)
-			hear_workers(gpu);
+			hear_others(gpu);
 		work_talkers(gpu, count);
 		drop_the_late(gpu, bf_now_ns());
 		vgpus_end_holds(gpu, bf_now_ns());
@@ -324,6 +327,7 @@ int gpu_server_main(int hall)
 	gpu.started_ns = bf_now_ns();
 	snprintf(gpu.socket, sizeof(gpu.socket), "%s", message.socket);
 	pthread_mutex_init(&gpu.lock, NULL);
+	pthread_mutex_init(&gpu.policy_lock, NULL);
 	pthread_cond_init(&gpu.unpinned, NULL);
 	pthread_cond_init(&gpu.turned, NULL);
 	if (start(&gpu, message.flags & PROTOCOL_ANY_DRIVER, &err)) {
@@ -331,6 +335,8 @@ int gpu_server_main(int hall)
 		gpu.socket[0] = 0;
 		status = 1;
 	} else {
+		if (gpu.settings.policy[0])
+			policy_configure(&gpu);
 		gpu_hall_tell_all(&gpu);
 		serve(&gpu);
 	}

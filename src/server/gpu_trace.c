@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/gpu.h"
+#include "server/gpu_policy.h"
 
 int trace_open(struct trace *trace)
 {
@@ -208,6 +208,7 @@ char *gpu_trace_text(struct gpu *gpu, size_t *bytes)
 	}
 	for (size_t i = 0; i < writer.count; i++) /* what is still going on */
 		end_spans(&writer, &writer.tracks[i], now_ns);
+	decisions_write(writer.to, gpu, writer.is_first);
 	fprintf(writer.to, "\n],\"otherData\":{\"events_ever\":%llu}}\n", (unsigned long long)trace->count);
 	free(writer.tracks);
 	if (fclose(writer.to)) {

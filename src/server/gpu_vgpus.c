@@ -114,12 +114,14 @@ struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *s
 		bf_fail(err, ENOMEM, "out of memory");
 		return NULL;
 	}
+	vgpu->id = sched_id(vgpu->sched);
 	vgpu->next = gpu->vgpus;
 	gpu->vgpus = vgpu;
 	gpu->vgpu_count++;
 	trace_name(vgpu);
 	gpu_trace(vgpu, TRACE_HERE, bf_now_ns(), 0);
 	gpu_hall_tell_vgpu(gpu, vgpu);
+	policy_tell(vgpu, BELFRY_HOOK_VGPU_INIT);
 	return vgpu;
 }
 
@@ -169,10 +171,13 @@ int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct 
 		rc = set_mem(vgpu, next.mem_bytes, err);
 	if (rc)
 		return rc;
+	pthread_mutex_lock(&gpu->policy_lock); /* the worker looks at it without our lock */
 	vgpu->spec = next;
+	pthread_mutex_unlock(&gpu->policy_lock);
 	sched_set(gpu->sched, vgpu->sched, &share, bf_now_ns());
 	gpu_trace(vgpu, TRACE_SET, bf_now_ns(), next.request_ppm);
 	gpu_hall_tell_vgpu(gpu, vgpu);
+	policy_tell(vgpu, BELFRY_HOOK_VGPU_SET);
 	turner_wait(gpu);
 	return 0;
 }
@@ -190,6 +195,8 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 		if (gpu->talkers[i].vgpu == vgpu)
 			gpu->talkers[i].vgpu = NULL;
 	wait_unpinned(vgpu);
+	policy_leave(vgpu);
+	wait_unpinned(vgpu); /* the lock was let go */
 	sched_report(gpu->sched, vgpu->sched, &report);
 	gpu->past_gpu_ns += report.gpu_ns;
 	sched_remove(gpu->sched, vgpu->sched, bf_now_ns());

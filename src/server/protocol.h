@@ -9,7 +9,7 @@
 #include "server/spec.h"
 
 #define PROTOCOL_MAGIC 0xbe1f7a11u
-#define PROTOCOL_VERSION 3u
+#define PROTOCOL_VERSION 4u
 
 enum protocol_op {
 	PROTOCOL_HELLO = 1, /* body: the daemon and its GPUs */
@@ -25,7 +25,13 @@ enum protocol_op {
 	PROTOCOL_STOP,
 	PROTOCOL_RESUME,
 	PROTOCOL_RELOAD, /* read the configuration again */
-	PROTOCOL_STATUS, /* internal: daemon to GPU server */
+	/* The policy of a vGPU (name), or of a GPU (gpu). */
+	PROTOCOL_POLICY_LOAD,	/* the object comes with the next message: see below */
+	PROTOCOL_POLICY_UNLOAD, /* the built-in decides from now on */
+	PROTOCOL_POLICY_LIST,	/* body: all of a GPU, or the one of a vGPU */
+	PROTOCOL_POLICY_DUMP,	/* body: what it says of itself */
+	PROTOCOL_POLICY_FOLLOW, /* decisions as they are made: see below */
+	PROTOCOL_STATUS,	/* internal: daemon to GPU server */
 	PROTOCOL_OPS,
 };
 
@@ -33,6 +39,7 @@ enum protocol_flag {
 	PROTOCOL_FORCE = 1,
 	PROTOCOL_EPHEMERAL = 2, /* the vGPU is made for this run, and ends with it */
 	PROTOCOL_ANY_DRIVER = 4,
+	PROTOCOL_ALL = 8, /* PROTOCOL_POLICY_FOLLOW: also what the built-in policy decides */
 };
 
 enum protocol_gpu_kind { PROTOCOL_GPU_ANY = 0, PROTOCOL_GPU_NV, PROTOCOL_GPU_SOFT };
@@ -89,5 +96,17 @@ struct protocol_stewarded {
 	uint32_t magic;
 	int32_t rc; /* 0 or -errno */
 };
+
+/* A policy. After the reply to PROTOCOL_POLICY_LOAD the client sends this, with the object: a plain file or memory file of
+ * at most PROTOCOL_POLICY_BYTES. The reply to it says whether it was loaded; if the verifier refused it its log is the body. */
+#define PROTOCOL_POLICY_BYTES (16u << 20)
+struct protocol_policy {
+	uint32_t magic, version;
+	char file[128];	 /* where it came from, for people */
+	char sets[3072]; /* NAME=VALUE, a line each */
+};
+
+/* After the reply to PROTOCOL_POLICY_FOLLOW the server sends a struct record_entry (src/replay/record.h) for each decision,
+ * until the client closes the connection. A client that does not keep up is told how many it has missed. */
 
 #endif

@@ -376,6 +376,11 @@ void router_dispatch(struct router *router, struct router_ask *ask)
 		return;
 	case PROTOCOL_REPORT:
 	case PROTOCOL_TRACE:
+	case PROTOCOL_POLICY_LOAD:
+	case PROTOCOL_POLICY_UNLOAD:
+	case PROTOCOL_POLICY_LIST:
+	case PROTOCOL_POLICY_DUMP:
+	case PROTOCOL_POLICY_FOLLOW:
 		if (request->name[0])
 			by_name(router, ask);
 		else

@@ -16,6 +16,8 @@ struct settings {
 	uint64_t idle_us;	  /* a holder without work keeps its token for this long at most */
 	uint32_t how;		  /* enum settings_how */
 	uint32_t on_daemon_death; /* enum settings_death: what becomes of programs when belfryd dies */
+	char policy[256];	  /* a file, or the name of one that comes with Belfry; empty: the built-in */
+	char policy_set[512];	  /* NAME=VALUE, spaces between them */
 };
 
 extern const struct settings settings_default;

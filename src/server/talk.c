@@ -338,8 +338,9 @@ static int check_reply(struct protocol_reply *reply, ssize_t got, struct bf_erro
 	return 0;
 }
 
-int talk_ask(int sock, const struct protocol_request *request, struct protocol_reply *reply, char **body,
-	     struct bf_error *err)
+/* What is to be said, and the reply to it. A refusal, too, may have a body. */
+static int exchange(int sock, const void *message, size_t bytes, int with, struct protocol_reply *reply,
+		    char **body, struct bf_error *err)
 {
 	cleanup_close int file = -1;
 	int rc;
@@ -348,13 +349,25 @@ int talk_ask(int sock, const struct protocol_request *request, struct protocol_r
 		*body = NULL;
 	memset(reply, 0, sizeof(*reply));
 	/* One that has gone may have said why before: that is still to be read. */
-	if (send(sock, request, sizeof(*request), MSG_NOSIGNAL) != (ssize_t)sizeof(*request) &&
-	    errno != EPIPE)
-		return bf_fail(err, errno, "belfryd cannot be asked: %s", strerror(errno));
+	rc = bf_message_send(sock, message, bytes, with, 0);
+	if (rc && rc != -EPIPE)
+		return bf_fail(err, -rc, "belfryd cannot be asked: %s", strerror(-rc));
 	rc = check_reply(reply, bf_message_receive(sock, reply, sizeof(*reply), &file, 0), err);
-	if (rc || !body || file < 0)
+	if (!body || file < 0)
 		return rc;
-	return read_body(file, body, err);
+	return rc ? (read_body(file, body, NULL), rc) : read_body(file, body, err);
+}
+
+int talk_ask(int sock, const struct protocol_request *request, struct protocol_reply *reply, char **body,
+	     struct bf_error *err)
+{
+	return exchange(sock, request, sizeof(*request), -1, reply, body, err);
+}
+
+int talk_give_policy(int sock, const struct protocol_policy *policy, int file, struct protocol_reply *reply,
+		     char **body, struct bf_error *err)
+{
+	return exchange(sock, policy, sizeof(*policy), file, reply, body, err);
 }
 
 static int ask_place(const struct talk_place *place, const struct protocol_request *request,

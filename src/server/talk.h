@@ -25,6 +25,9 @@ int talk_connect(const struct talk_place *place, struct bf_error *err);
  * text, to be freed; NULL if it has none. */
 int talk_ask(int sock, const struct protocol_request *request, struct protocol_reply *reply, char **body,
 	     struct bf_error *err);
+/* After a PROTOCOL_POLICY_LOAD that was granted. The body of a refusal is what the verifier said. */
+int talk_give_policy(int sock, const struct protocol_policy *policy, int file, struct protocol_reply *reply,
+		     char **body, struct bf_error *err);
 /* A request to whoever is there, on a connection of its own. */
 int talk_once(const struct protocol_request *request, struct protocol_reply *reply, char **body,
 	      struct bf_error *err);

@@ -225,7 +225,7 @@ static struct answer alloc_vidmem(struct site *site, uint8_t *params, uint32_t s
 	if (!params || size < bytes_at + sizeof(uint64_t))
 		return site_refuse(site, RM_ERR_INVALID_ARGUMENT, "memory without a size");
 	bytes = get64(params + bytes_at);
-	if (!has_room(warden, bytes))
+	if (!has_room(warden, bytes) || !site_may_have(site, bytes))
 		return refuse_memory(site, bytes);
 	if (!perform_made(site, params, size, &answer))
 		return answer;
@@ -297,6 +297,20 @@ static struct answer alloc_engine(struct site *site, uint8_t *params, uint32_t s
 	return alloc_plain(site, RM_KIND_ENGINE, params, size);
 }
 
+/* A channel group: what CUDA calls a context has one or more. */
+static struct answer alloc_group(struct site *site, uint8_t *params, uint32_t size)
+{
+	struct warden_ctx_ask ask;
+	struct answer answer;
+
+	if (!site_may_begin(site, &ask))
+		return site_refuse(site, RM_ERR_INSUFFICIENT_RESOURCES, "another context is not to be");
+	answer = alloc_plain(site, RM_KIND_GROUP, params, size);
+	if (!answer.value && !site_status_of(site))
+		group_begin(ledger_find(site->warden->ledger, site->call.client, site->call.object), &ask);
+	return answer;
+}
+
 static struct answer alloc_call(struct site *site)
 {
 	const struct rm_class *class = rm_class_find(site->call.class_id);
@@ -327,6 +341,8 @@ static struct answer alloc_call(struct site *site)
 		return alloc_subdevice(site, params, size);
 	case RM_KIND_DOORBELL:
 		return alloc_doorbell(site);
+	case RM_KIND_GROUP:
+		return alloc_group(site, params, size);
 	case RM_KIND_CHANNEL:
 		return site_alloc_channel(site, params, size);
 	default:

@@ -6,18 +6,42 @@
 #include "base/log.h"
 #include "warden/state.h"
 
+static const struct group *group_of(const struct warden *warden, const struct client *client, uint32_t handle)
+{
+	const struct ledger_object *object = ledger_find(warden->ledger, client->handle, handle);
+
+	return object && object->kind == RM_KIND_GROUP ? object->attached : NULL;
+}
+
+/* Its own, or the vGPU's; 0: as the program asks. */
+static uint64_t timeslice_of(const struct warden *warden, const struct client *client, uint32_t handle)
+{
+	const struct group *group = group_of(warden, client, handle);
+
+	return group && group->timeslice_us ? group->timeslice_us : warden->options.timeslice_us;
+}
+
+/* Likewise; -1: as the program asks. */
+static int interleave_of(const struct warden *warden, const struct client *client, uint32_t handle)
+{
+	const struct group *group = group_of(warden, client, handle);
+
+	return group && group->interleave >= 0 ? group->interleave : warden->options.interleave;
+}
+
 static int set_timeslice(struct warden *warden, struct client *client, uint32_t group)
 {
-	uint64_t us = warden->options.timeslice_us;
+	uint64_t us = timeslice_of(warden, client, group);
 
 	return us ? client_control(warden, client, group, RM_CTRL_GROUP_SET_TIMESLICE, &us, sizeof(us)) : 0;
 }
 
 static int set_interleave(struct warden *warden, struct client *client, uint32_t group)
 {
-	uint32_t level = (uint32_t)warden->options.interleave;
+	int wanted = interleave_of(warden, client, group);
+	uint32_t level = (uint32_t)wanted;
 
-	if (warden->options.interleave < 0)
+	if (wanted < 0)
 		return 0;
 	return client_control(warden, client, group, RM_CTRL_GROUP_SET_INTERLEAVE, &level, sizeof(level));
 }
@@ -49,11 +73,13 @@ struct answer site_group_control(struct site *site)
 	if (!client || !site->call.params_size || site->call.params_size > sizeof(params) ||
 	    site_peek(site, site->call.params, params, site->call.params_size))
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
-	if (site->call.class_id == RM_CTRL_GROUP_SET_TIMESLICE && warden->options.timeslice_us) {
+	if (site->call.class_id == RM_CTRL_GROUP_SET_TIMESLICE &&
+	    timeslice_of(warden, client, site->call.object)) {
 		rc = set_timeslice(warden, client, site->call.object);
 		return rc < 0 ? RETURN(rc) : site_status(site, (uint32_t)rc);
 	}
-	if (site->call.class_id == RM_CTRL_GROUP_SET_INTERLEAVE && warden->options.interleave >= 0)
+	if (site->call.class_id == RM_CTRL_GROUP_SET_INTERLEAVE &&
+	    interleave_of(warden, client, site->call.object) >= 0)
 		return site_status(site, RM_OK);
 	rc = site_perform(site, params, site->call.params_size);
 	if (!rc && site->call.class_id == RM_CTRL_GROUP_SCHEDULE) {
@@ -61,6 +87,55 @@ struct answer site_group_control(struct site *site)
 		ledger_each(warden->ledger, client->handle, RM_KIND_CHANNEL, learn_missing, warden);
 	}
 	return RETURN(rc);
+}
+
+static struct group *group_make(struct ledger_object *object)
+{
+	struct group *group = object->attached;
+
+	if (!group)
+		group = object->attached = calloc(1, sizeof(*group));
+	if (group)
+		group->interleave = -1;
+	return group;
+}
+
+void group_begin(struct ledger_object *object, const struct warden_ctx_ask *ask)
+{
+	struct group *group;
+
+	if (!object || (!ask->timeslice_us && ask->interleave < 0))
+		return;
+	group = group_make(object);
+	if (!group)
+		return;
+	group->timeslice_us = ask->timeslice_us;
+	group->interleave = ask->interleave;
+}
+
+static void forget_timeslice(void *context, struct ledger_object *object)
+{
+	struct group *group = object->attached;
+
+	(void)context;
+	if (group)
+		group->timeslice_us = 0;
+}
+
+static void forget_interleave(void *context, struct ledger_object *object)
+{
+	struct group *group = object->attached;
+
+	(void)context;
+	if (group)
+		group->interleave = -1;
+}
+
+void groups_forget_own(struct warden *warden, bool is_timeslice)
+{
+	for (const struct client *c = warden->clients; c; c = c->next)
+		ledger_each(warden->ledger, c->handle, RM_KIND_GROUP,
+			    is_timeslice ? forget_timeslice : forget_interleave, NULL);
 }
 
 struct time_visit {
@@ -73,11 +148,9 @@ struct time_visit {
 static void ask_time(void *context, struct ledger_object *object)
 {
 	struct time_visit *visit = context;
-	struct group *group = object->attached;
+	struct group *group = object->attached ? object->attached : group_make(object);
 	uint64_t had_ns;
 
-	if (!group)
-		group = object->attached = calloc(1, sizeof(*group));
 	if (!group)
 		return;
 	if (!client_group_time(visit->warden, visit->client, object->handle, &had_ns) &&

@@ -86,7 +86,7 @@ struct answer site_mmap_managed(struct site *site, uint64_t bytes)
 	warden_refresh_managed(warden);
 	if (bytes > ledger_room(warden->ledger))
 		warden_reconcile(warden);
-	if (bytes > ledger_room(warden->ledger)) {
+	if (bytes > ledger_room(warden->ledger) || !site_may_have(site, bytes)) {
 		warden->refusals++;
 		bf_log(BF_LOG_INFO, "process %d: %llu bytes of managed memory refused", site->process->pid,
 		       (unsigned long long)bytes);

@@ -91,6 +91,8 @@ struct passed_root {
 /* Kept with a ledger object of kind GROUP, once its time was asked for. */
 struct group {
 	uint64_t had_ns;
+	uint64_t timeslice_us; /* its own, from its beginning on; 0: none */
+	int interleave;	       /* likewise; -1: none */
 };
 
 /* Programs with one listener. Records go when it is over. */
@@ -283,7 +285,15 @@ void roots_gone(struct warden *warden);
 struct answer site_told(struct site *site);
 bool told_is_mine(uint32_t control);
 
+/* hooks.c */
+bool site_may_have(struct site *site, uint64_t bytes);
+bool site_may_begin(struct site *site, struct warden_ctx_ask *ask);
+
 /* group.c */
+/* What was answered for a group that is there now. */
+void group_begin(struct ledger_object *object, const struct warden_ctx_ask *ask);
+/* The timeslice, or the level, of the whole vGPU is set from now on. */
+void groups_forget_own(struct warden *warden, bool is_timeslice);
 struct answer site_group_control(struct site *site);
 int warden_apply_group(struct warden *warden, struct client *client, uint32_t group);
 /* Ask how long the client's groups have had the GPU: they may be about to go. */

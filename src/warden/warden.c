@@ -448,6 +448,7 @@ int warden_set_timeslice(struct warden *warden, uint64_t us, struct bf_error *er
 
 	pthread_mutex_lock(&warden->lock);
 	warden->options.timeslice_us = us;
+	groups_forget_own(warden, true);
 	rc = apply_to_groups(warden, "timeslice", err);
 	pthread_mutex_unlock(&warden->lock);
 	return rc;
@@ -459,6 +460,7 @@ int warden_set_interleave(struct warden *warden, int level, struct bf_error *err
 
 	pthread_mutex_lock(&warden->lock);
 	warden->options.interleave = level;
+	groups_forget_own(warden, false);
 	rc = apply_to_groups(warden, "interleave level", err);
 	pthread_mutex_unlock(&warden->lock);
 	return rc;

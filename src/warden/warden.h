@@ -19,10 +19,33 @@
 
 struct warden;
 
+/* Asked before a program gets what it would get. Called under the warden's lock: whoever answers must not wait for anybody
+ * who may wait for that. */
+struct warden_mem_ask {
+	pid_t pid;
+	uint64_t bytes, used_bytes, most_bytes;
+	uint64_t limit_bytes; /* 0: the whole card */
+	uint64_t gpu_bytes;
+};
+struct warden_ctx_ask {
+	pid_t pid;
+	uint32_t contexts;     /* channel groups that there are already */
+	uint64_t timeslice_us; /* answers: of the new one, until others are set; 0: as it would be */
+	int interleave;	       /* likewise; -1: as it would be */
+};
+struct warden_hooks {
+	/* Memory that fits. False: the program is told that there is none. */
+	bool (*mem_alloc)(void *context, const struct warden_mem_ask *ask);
+	/* A channel group. False: the program is told that there is no room for one. */
+	bool (*ctx_init)(void *context, struct warden_ctx_ask *ask);
+	void *context;
+};
+
 struct warden_options {
-	uint64_t mem_bytes;    /* 0: the whole card */
-	uint64_t timeslice_us; /* 0: as the program asks */
-	int interleave;	       /* 0..2; -1: as the program asks */
+	uint64_t mem_bytes;	   /* 0: the whole card */
+	uint64_t timeslice_us;	   /* 0: as the program asks */
+	int interleave;		   /* 0..2; -1: as the program asks */
+	struct warden_hooks hooks; /* no functions: nobody is asked */
 };
 
 /* How to come by a program's descriptors and memory where the supervisor may not trace the program (Yama lets only an

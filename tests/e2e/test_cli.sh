@@ -149,7 +149,7 @@ expect 2 'name of one vGPU' "$BELFRY" create
 expect 2 'name of one vGPU' "$BELFRY" create one two
 expect 1 'no vGPU of this name' "$BELFRY" run nobody -- true
 expect 2 'make a vGPU of its own' "$BELFRY" run --mem 1G nobody -- true
-expect 1 'nothing to trace' "$BELFRY" trace -o "$work/trace"
+expect 1 'run something on a vGPU first' "$BELFRY" trace -o "$work/trace"
 [ ! -e "$work/trace" ] || fail 'trace left a file'
 expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/none" "$BELFRY" reload
 expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/none" "$BELFRY" run -- true

@@ -193,7 +193,7 @@ static void garbage_is_told_so_and_closed(void **state)
 	bad.version = 77;
 	assert_int_equal(send_raw(stage, &bad, sizeof(bad), &reply), EPROTO);
 	assert_non_null(strstr(reply.text, "version 77"));
-	assert_non_null(strstr(reply.text, "version 3"));
+	assert_non_null(strstr(reply.text, "version 4"));
 	bad = good;
 	bad.magic++;
 	assert_int_equal(send_raw(stage, &bad, sizeof(bad), &reply), EPROTO);

@@ -33,7 +33,6 @@ enum {
 	CLASS_HOST_MEMORY = 0x3e,
 	CLASS_DEVICE_MEMORY = 0x40,
 	ATTR_LOCATION_PCI = 1 << 25, /* NVOS32_ATTR_LOCATION: where 0x3e insists on it */
-	RM_ERR_INSUFFICIENT_RESOURCES = 0x1a,
 	FB_INFO_HEAP_FREE = 0x16,
 	FB_INFO_HEAP_SIZE = 0x09,
 	FIRST_HANDLE = 0x5c000000, /* where the real library's begin */

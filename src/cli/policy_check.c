@@ -1,0 +1,140 @@
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/own.h"
+#include "cli/policy.h"
+#include "cli/report.h"
+
+static const char check_help[] =
+	"usage: belfry policy check FILE|NAME [OPTION...]\n"
+	"\n"
+	"Tell what is in a policy, and whether the kernel takes it, by having it verified here. Nothing\n"
+	"is loaded into belfryd. What the verifier says is shown with the last lines first.\n"
+	"\n"
+	"  --set K=V  a tunable of the policy; as often as needed\n"
+	"  --json     as JSON\n";
+
+struct verdict {
+	bool is_tried, is_taken;
+	struct bf_error why;
+	char *log;
+};
+
+static struct verdict verify(const struct policy_args *args, const struct policy_file *file)
+{
+	struct policy_options options = { .sets = args->sets, .set_count = args->set_count };
+	struct verdict verdict = { .is_tried = false };
+	struct policy *policy;
+
+	if (policy_is_possible(&verdict.why))
+		return verdict;
+	verdict.is_tried = true;
+	policy = policy_load(file->bytes, file->size, &options, &verdict.log, &verdict.why);
+	verdict.is_taken = policy;
+	policy_put(policy);
+	return verdict;
+}
+
+static void print_description(const char *path, const struct policy_description *what)
+{
+	printf("%s: policy %s, of ABI %u\n", path, what->policy.name, what->policy.abi);
+	if (what->policy.what[0])
+		printf("  %s\n", what->policy.what);
+	printf("  hooks:");
+	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
+		if (what->hooks >> hook & 1)
+			printf(" %s", policy_hook_name((enum belfry_hook)hook));
+	printf("\n");
+	for (size_t i = 0; i < what->tunable_count; i++)
+		printf("  tunable: %s=%" PRId64 "\n", what->tunables[i].name, what->tunables[i].value);
+	for (size_t i = 0; i < what->map_count; i++)
+		printf("  map: %s\n", what->maps[i]);
+}
+
+static struct json_object *description_json(const char *path, const struct policy_description *what)
+{
+	struct json_object *top = json_object_new_object(), *hooks = json_object_new_array(),
+			   *tunables = json_object_new_object(), *maps = json_object_new_array();
+
+	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
+		if (what->hooks >> hook & 1)
+			json_object_array_add(
+				hooks, json_object_new_string(policy_hook_name((enum belfry_hook)hook)));
+	for (size_t i = 0; i < what->tunable_count; i++)
+		json_object_object_add(tunables, what->tunables[i].name,
+				       json_object_new_int64(what->tunables[i].value));
+	for (size_t i = 0; i < what->map_count; i++)
+		json_object_array_add(maps, json_object_new_string(what->maps[i]));
+	json_object_object_add(top, "file", json_object_new_string(path));
+	json_object_object_add(top, "policy", json_object_new_string(what->policy.name));
+	json_object_object_add(top, "what", json_object_new_string(what->policy.what));
+	json_object_object_add(top, "abi", json_object_new_int64(what->policy.abi));
+	json_object_object_add(top, "hooks", hooks);
+	json_object_object_add(top, "tunables", tunables);
+	json_object_object_add(top, "maps", maps);
+	return top;
+}
+
+static void print_json(struct json_object *top, const struct verdict *verdict)
+{
+	json_object_object_add(top, "verified",
+			       verdict->is_tried ? json_object_new_boolean(verdict->is_taken) : NULL);
+	json_object_object_add(top, "why",
+			       verdict->is_taken ? NULL : json_object_new_string(verdict->why.text));
+	json_object_object_add(top, "log", verdict->log ? json_object_new_string(verdict->log) : NULL);
+	report_print(top);
+}
+
+static void print_verdict(const struct verdict *verdict)
+{
+	if (verdict->is_taken) {
+		puts("the kernel takes it");
+	} else if (!verdict->is_tried) {
+		printf("not verified: %s\n", verdict->why.text);
+	} else {
+		fflush(stdout);
+		cli_fail(&verdict->why);
+		if (verdict->log)
+			fputs(cli_plain(verdict->log), stderr);
+	}
+}
+
+static int check(struct policy_args *args)
+{
+	struct policy_file file = { .bytes = NULL };
+	struct policy_description what;
+	struct bf_error err = { 0 }, why = { 0 };
+	struct verdict verdict;
+	int rc = policy_file_read(args->name, &file, &err);
+
+	if (!rc) {
+		rc = policy_describe(file.bytes, file.size, &what, &why);
+		if (rc)
+			bf_fail(&err, why.code, "%.100s: %.270s", file.path, why.text);
+	}
+	if (rc) {
+		free(file.bytes);
+		return cli_fail(&err);
+	}
+	if (!args->is_json)
+		print_description(file.path, &what);
+	verdict = verify(args, &file);
+	free(file.bytes);
+	if (args->is_json) {
+		struct json_object *top = description_json(file.path, &what);
+
+		print_json(top, &verdict);
+		json_object_put(top);
+	} else {
+		print_verdict(&verdict);
+	}
+	free(verdict.log);
+	return verdict.is_taken || !verdict.is_tried ? CLI_OK : CLI_FAILED;
+}
+
+const struct policy_command policy_check_command = { "check", check_help, "Sj",
+						     "give a file, or the name of one policy", check };

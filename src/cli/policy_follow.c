@@ -1,0 +1,308 @@
+/* Decisions as they are made: shown, or kept in a file. */
+#include <errno.h>
+#include <fcntl.h>
+#include <json-c/json.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/own.h"
+#include "cli/policy.h"
+#include "replay/record.h"
+#include "server/decision.h"
+
+struct follow {
+	const struct policy_args *args;
+	int sock, signals;
+	uint64_t until_ns; /* 0: until it is told to end */
+	uint64_t entries, lost;
+	struct policy_names *names;
+	int64_t calendar_ns; /* the calendar's clock, less the one of decisions */
+	FILE *to;
+	int (*take)(struct follow *follow, const struct record_entry *entry, struct bf_error *err);
+	void (*tell)(const struct follow *follow); /* once a second; NULL: nothing to tell */
+};
+
+static int open_follow(struct follow *follow, bool wants_all, struct bf_error *err)
+{
+	struct protocol_request request = talk_request(PROTOCOL_POLICY_FOLLOW, NULL);
+	struct protocol_reply reply;
+	struct talk_place place;
+	int rc = policy_args_request(follow->args, &request, err);
+
+	if (!rc)
+		rc = talk_find(&place, err);
+	if (rc)
+		return rc;
+	request.flags = wants_all ? PROTOCOL_ALL : 0;
+	follow->sock = talk_connect(&place, err);
+	if (follow->sock < 0)
+		return follow->sock;
+	rc = talk_ask(follow->sock, &request, &reply, NULL, err);
+	if (rc)
+		return rc;
+	follow->names = policy_names_new(&reply.gpu);
+	return follow->names ? 0 : bf_fail(err, ENOMEM, "out of memory");
+}
+
+static int watch_signals(struct bf_error *err)
+{
+	sigset_t set;
+	int fd;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN); /* whoever reads what we print may stop */
+	fd = signalfd(-1, &set, SFD_CLOEXEC);
+	return fd < 0 ? bf_fail(err, errno, "no descriptors: %s", strerror(errno)) : fd;
+}
+
+/* Whatever has come. 1: that was the last. */
+static int take_all(struct follow *follow, void *buffer, struct bf_error *err)
+{
+	for (;;) {
+		ssize_t got = recv(follow->sock, buffer, RECORD_ENTRY_MAX, MSG_DONTWAIT);
+		const struct record_entry *entry = buffer;
+		int rc;
+
+		if (got < 0)
+			return errno == EAGAIN || errno == EINTR
+				       ? 0
+				       : bf_fail(err, errno, "belfryd has gone: %s", strerror(errno));
+		if (!got)
+			return bf_fail(err, ECONNRESET, "the GPU server has ended");
+		rc = record_check(buffer, (size_t)got, err);
+		if (rc)
+			return rc;
+		follow->entries++;
+		follow->lost += entry->lost;
+		rc = follow->take(follow, entry, err);
+		if (rc)
+			return rc;
+	}
+}
+
+/* Until the time is over, somebody says stop, or nobody reads on. */
+static int work(struct follow *follow, struct bf_error *err)
+{
+	struct pollfd fds[] = { { follow->sock, POLLIN, 0 }, { follow->signals, POLLIN, 0 } };
+	cleanup_free void *buffer = malloc(RECORD_ENTRY_MAX);
+	uint64_t told_ns = bf_now_ns();
+	int rc = buffer ? 0 : bf_fail(err, ENOMEM, "out of memory");
+
+	while (!rc && !fds[1].revents) {
+		uint64_t now_ns = bf_now_ns();
+
+		if (follow->until_ns && now_ns >= follow->until_ns)
+			return 0;
+		if (follow->tell && now_ns - told_ns > 1000000000) {
+			follow->tell(follow);
+			told_ns = now_ns;
+		}
+		if (poll(fds, 2, follow->until_ns || follow->tell ? 100 : -1) > 0 && fds[0].revents)
+			rc = take_all(follow, buffer, err);
+	}
+	return rc == -EPIPE ? 0 : rc;
+}
+
+static int follow_run(struct follow *follow, bool wants_all, struct bf_error *err)
+{
+	int rc = open_follow(follow, wants_all, err);
+
+	if (!rc) {
+		follow->signals = watch_signals(err);
+		rc = follow->signals < 0 ? follow->signals : 0;
+	}
+	if (!rc && follow->args->for_us)
+		follow->until_ns = bf_now_ns() + follow->args->for_us * 1000;
+	if (!rc)
+		rc = work(follow, err);
+	policy_names_free(follow->names);
+	bf_close_fd(&follow->signals);
+	bf_close_fd(&follow->sock);
+	return rc;
+}
+
+static const char trace_help[] =
+	"usage: belfry policy trace [OPTION...]\n"
+	"\n"
+	"Show what policies decide, as they do: when, which hook, which policy, who got what; and what was\n"
+	"proposed instead, where that could not be had.\n"
+	"\n"
+	"  --gpu GPU      on this GPU: a number, soft or soft:N (the only one there is)\n"
+	"  --soft CONFIG  on this software GPU, by name=NAME\n"
+	"  --vgpu NAME    about this virtual GPU\n"
+	"  --all          also what the built-in policy decides\n"
+	"  --for TIME     for so long, such as 5s (until it is interrupted)\n"
+	"  --json         as JSON, a line for each\n";
+
+static const char *decider(const struct follow *follow, const struct record_entry *entry)
+{
+	if (entry->decider == SCHED_BUILT_IN)
+		return "built-in";
+	return policy_names_decider(follow->names, entry->got_id, entry->decider == SCHED_BY_OWN_POLICY);
+}
+
+static void print_time(const struct follow *follow, uint64_t at_ns)
+{
+	int64_t ns = (int64_t)at_ns + follow->calendar_ns;
+	time_t seconds = (time_t)(ns / 1000000000);
+	struct tm tm = { 0 };
+
+	localtime_r(&seconds, &tm);
+	printf("%02d:%02d:%02d.%06d", tm.tm_hour, tm.tm_min, tm.tm_sec, (int)(ns % 1000000000 / 1000));
+}
+
+static void print_text(const struct follow *follow, const struct record_entry *entry)
+{
+	enum belfry_hook hook = (enum belfry_hook)entry->hook;
+	char got[32], proposed[32], clamps[64];
+
+	decision_value(hook, entry->got_ns, entry->at_ns, got, sizeof(got));
+	decision_value(hook, entry->proposed_ns, entry->at_ns, proposed, sizeof(proposed));
+	if (entry->lost)
+		printf("(%u not shown: too many at once)\n", entry->lost);
+	print_time(follow, entry->at_ns);
+	printf(" %-10s %-16s %s%s%s", policy_hook_name(hook), decider(follow, entry),
+	       policy_names_of(follow->names, entry->got_id), got[0] ? " " : "", got);
+	if (entry->clamps)
+		printf(" (proposed: %s%s%s; clamped: %s)", policy_names_of(follow->names, entry->proposed_id),
+		       proposed[0] ? " " : "", proposed,
+		       decision_clamps(entry->clamps, clamps, sizeof(clamps)));
+	printf("\n");
+}
+
+static void put(struct json_object *to, const char *key, uint64_t value)
+{
+	json_object_object_add(to, key, json_object_new_int64((int64_t)value));
+}
+
+static void put_text(struct json_object *to, const char *key, const char *text)
+{
+	json_object_object_add(to, key, json_object_new_string(text));
+}
+
+static void print_json(const struct follow *follow, const struct record_entry *entry)
+{
+	struct json_object *line = json_object_new_object();
+	char clamps[64];
+
+	put(line, "at_ns", entry->at_ns);
+	put_text(line, "hook", policy_hook_name((enum belfry_hook)entry->hook));
+	put_text(line, "policy", decider(follow, entry));
+	put_text(line, "proposed", policy_names_of(follow->names, entry->proposed_id));
+	put(line, "proposed_value", entry->proposed_ns);
+	put_text(line, "got", policy_names_of(follow->names, entry->got_id));
+	put(line, "got_value", entry->got_ns);
+	put_text(line, "clamped", decision_clamps(entry->clamps, clamps, sizeof(clamps)));
+	put(line, "lost", entry->lost);
+	puts(json_object_to_json_string_ext(line, JSON_C_TO_STRING_SPACED));
+	json_object_put(line);
+}
+
+static int show(struct follow *follow, const struct record_entry *entry, struct bf_error *err)
+{
+	const struct belfry_vgpu_init *init = record_ctx(entry);
+
+	if (entry->hook == BELFRY_HOOK_VGPU_INIT && entry->ctx_bytes == sizeof(*init))
+		policy_names_learn(follow->names, init->id, init->name);
+	if (entry->decider == SCHED_BUILT_IN && !decision_proposes((enum belfry_hook)entry->hook))
+		return 0; /* nobody decided anything */
+	if (follow->args->is_json)
+		print_json(follow, entry);
+	else
+		print_text(follow, entry);
+	return fflush(stdout) ? bf_fail(err, EPIPE, "nobody reads on") : 0;
+}
+
+static int64_t calendar_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec - (int64_t)bf_now_ns();
+}
+
+static int trace(struct policy_args *args)
+{
+	struct follow follow = {
+		.args = args, .sock = -1, .signals = -1, .take = show, .calendar_ns = calendar_ns()
+	};
+	struct bf_error err = { 0 };
+
+	return follow_run(&follow, args->wants_all, &err) ? cli_fail(&err) : CLI_OK;
+}
+
+const struct policy_command policy_trace_command = { "trace", trace_help, "gsvafj", NULL, trace };
+
+static const char record_help[] =
+	"usage: belfry policy record -o FILE [OPTION...]\n"
+	"\n"
+	"Write every decision on a GPU to a file, with all that was known when it was made, until it is\n"
+	"interrupted; belfry policy replay tells what another policy would have decided.\n"
+	"\n"
+	"  -o FILE        where to; it must not be there yet\n"
+	"  --for TIME     for so long, such as 30s\n"
+	"  --gpu GPU      on this GPU: a number, soft or soft:N (the only one there is)\n"
+	"  --soft CONFIG  on this software GPU, by name=NAME\n"
+	"  --json         tell how many as JSON\n";
+
+static int keep(struct follow *follow, const struct record_entry *entry, struct bf_error *err)
+{
+	if (fwrite(entry, entry->bytes, 1, follow->to) == 1)
+		return 0;
+	return bf_fail(err, errno, "%s: cannot be written: %s", follow->args->output, strerror(errno));
+}
+
+static void tell_count(const struct follow *follow)
+{
+	fprintf(stderr, "\r%llu decisions, %llu lost", (unsigned long long)follow->entries,
+		(unsigned long long)follow->lost);
+}
+
+static int record(struct policy_args *args)
+{
+	struct follow follow = { .args = args, .sock = -1, .signals = -1, .take = keep };
+	struct bf_error err = { 0 };
+	cleanup_file FILE *to = NULL;
+	int rc;
+
+	if (!args->output)
+		return cli_usage("policy record", "say where to, with -o FILE");
+	to = fopen(args->output, "wxe");
+	if (!to) {
+		bf_fail(&err, errno, "%s: cannot be made: %s", args->output, strerror(errno));
+		return cli_fail(&err);
+	}
+	follow.to = to;
+	if (isatty(STDERR_FILENO))
+		follow.tell = tell_count;
+	rc = record_write_header(to, &err);
+	if (!rc)
+		rc = follow_run(&follow, true, &err);
+	if (follow.tell)
+		fputs("\n", stderr);
+	if (!rc && fflush(to))
+		rc = bf_fail(&err, errno, "%s: cannot be written: %s", args->output, strerror(errno));
+	if (rc && !follow.entries)
+		unlink(args->output);
+	if (args->is_json)
+		printf("{\"decisions\": %llu, \"lost\": %llu}\n", (unsigned long long)follow.entries,
+		       (unsigned long long)follow.lost);
+	else if (!rc || follow.entries)
+		printf("%s: %llu decisions, %llu lost\n", args->output, (unsigned long long)follow.entries,
+		       (unsigned long long)follow.lost);
+	return rc ? cli_fail(&err) : CLI_OK;
+}
+
+const struct policy_command policy_record_command = { "record", record_help, "gsofj", NULL, record };

@@ -1,0 +1,176 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/own.h"
+#include "cli/policy.h"
+#include "cli/report.h"
+
+static const char load_help[] =
+	"usage: belfry policy load FILE|NAME [OPTION...]\n"
+	"\n"
+	"Have a policy decide on a GPU, or within what one virtual GPU gets. It takes the place of the\n"
+	"one before in the middle of whatever goes on; if it is refused nothing changes.\n"
+	"\n"
+	"  --gpu GPU      which GPU: a number, soft or soft:N (the only one there is)\n"
+	"  --soft CONFIG  which software GPU, by name=NAME\n"
+	"  --vgpu NAME    the policy of this virtual GPU alone\n"
+	"  --set K=V      a tunable of the policy; as often as needed. belfry policy check lists them\n"
+	"  --json         tell what was loaded as JSON\n"
+	"\n"
+	"NAME, where there is no such file, is one that comes with Belfry, such as fair.\n";
+
+enum { LOG_LINES = 16 };
+
+/* Nobody can change it any more once it was sent. */
+static int sealed(const struct policy_file *file, struct bf_error *err)
+{
+	cleanup_close int fd = memfd_create("belfry-policy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	for (size_t done = 0; fd >= 0 && done < file->size;) {
+		ssize_t wrote = write(fd, (const char *)file->bytes + done, file->size - done);
+
+		if (wrote <= 0)
+			return bf_fail(err, errno, "%s: cannot be sent: %s", file->path, strerror(errno));
+		done += (size_t)wrote;
+	}
+	if (fd < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL))
+		return bf_fail(err, errno, "%s: cannot be sent: %s", file->path, strerror(errno));
+	return bf_take_fd(&fd);
+}
+
+static int fill(const struct policy_args *args, const char *path, struct protocol_policy *policy,
+		struct bf_error *err)
+{
+	const char *base = strrchr(path, '/');
+	size_t at = 0;
+
+	*policy = (struct protocol_policy){ .magic = PROTOCOL_MAGIC, .version = PROTOCOL_VERSION };
+	snprintf(policy->file, sizeof(policy->file), "%.127s", base ? base + 1 : path);
+	for (size_t i = 0; i < args->set_count; i++) {
+		at += (size_t)snprintf(policy->sets + at, sizeof(policy->sets) - at, "%s\n", args->sets[i]);
+		if (at >= sizeof(policy->sets))
+			return bf_fail(err, E2BIG, "--set: more than %zu bytes of them",
+				       sizeof(policy->sets) - 1);
+	}
+	return 0;
+}
+
+static void print_log(const char *log)
+{
+	int line = 0;
+
+	for (const char *at = log; *at && line < LOG_LINES; line++) {
+		size_t length = strcspn(at, "\n");
+
+		fprintf(stderr, "  %.*s\n", (int)length, at);
+		at += length + (at[length] == '\n');
+	}
+	if (line == LOG_LINES)
+		fputs("  ...; belfry policy check shows all of it\n", stderr);
+}
+
+static void print_hooks(struct json_object *hooks)
+{
+	printf("  hooks:");
+	for (size_t i = 0; json_object_is_type(hooks, json_type_array) && i < json_object_array_length(hooks);
+	     i++)
+		printf(" %s", report_text(json_object_array_get_idx(hooks, i), "hook", "?"));
+	printf("\n");
+}
+
+static int print_loaded(const char *body, bool is_json)
+{
+	struct json_object *top = body ? json_tokener_parse(body) : NULL;
+	const char *pinned = report_text(top, "pinned", ""), *vgpu = report_text(top, "vgpu", NULL);
+
+	if (is_json) {
+		report_print(top);
+	} else {
+		printf("%s decides %s %s now, in place of %s\n", report_text(top, "policy", "?"),
+		       vgpu ? "about" : "on GPU", vgpu ? vgpu : report_text(top, "gpu", "?"),
+		       report_text(top, "replaced", "?"));
+		print_hooks(report_at(top, "hooks"));
+		if (pinned[0] == '/')
+			printf("  maps: %s\n", pinned);
+	}
+	json_object_put(top);
+	return CLI_OK;
+}
+
+/* The GPU that is in use, or, where none is, the one that would be. */
+static int choose(struct policy_args *args, const struct talk_place *place, struct protocol_request *request,
+		  struct bf_error *err)
+{
+	int rc = policy_args_request(args, request, err);
+
+	return rc == -ENOENT && !args->vgpu ? cli_gpu_request(&args->which, place, &request->gpu, err) : rc;
+}
+
+static int load(struct policy_args *args)
+{
+	struct protocol_request request = talk_request(PROTOCOL_POLICY_LOAD, NULL);
+	struct policy_file file = { .bytes = NULL };
+	struct protocol_policy policy;
+	struct protocol_reply reply;
+	struct talk_place place;
+	struct bf_error err = { 0 };
+	cleanup_free char *body = NULL;
+	cleanup_close int memory = -1, sock = -1;
+	int rc = policy_file_read(args->name, &file, &err);
+
+	if (!rc)
+		rc = fill(args, file.path, &policy, &err);
+	if (!rc)
+		rc = memory = sealed(&file, &err);
+	free(file.bytes);
+	if (rc >= 0)
+		rc = sock = cli_reach(&place, &err);
+	if (rc >= 0)
+		rc = choose(args, &place, &request, &err);
+	if (rc >= 0)
+		rc = cli_ask(&sock, &place, &request, &reply, &err);
+	if (rc >= 0)
+		rc = talk_give_policy(sock, &policy, memory, &reply, &body, &err);
+	if (rc >= 0)
+		return print_loaded(body, args->is_json);
+	cli_fail(&err);
+	if (body)
+		print_log(cli_plain(body));
+	return CLI_FAILED;
+}
+
+const struct policy_command policy_load_command = { "load", load_help, "gsvSj",
+						    "give a file, or the name of one policy", load };
+
+static const char unload_help[] =
+	"usage: belfry policy unload [OPTION...]\n"
+	"\n"
+	"Have the built-in policy decide again, from now on.\n"
+	"\n"
+	"  --gpu GPU      on which GPU: a number, soft or soft:N (the only one there is)\n"
+	"  --soft CONFIG  on which software GPU, by name=NAME\n"
+	"  --vgpu NAME    about this virtual GPU\n"
+	"  --json         tell what was unloaded as JSON\n";
+
+static int unload(struct policy_args *args)
+{
+	struct protocol_request request = talk_request(PROTOCOL_POLICY_UNLOAD, NULL);
+	struct protocol_reply reply;
+	struct bf_error err = { 0 };
+	cleanup_free char *body = NULL;
+
+	if (policy_args_request(args, &request, &err) || talk_once(&request, &reply, &body, &err))
+		return cli_fail(&err);
+	if (args->is_json)
+		printf("{\"unloaded\": \"%s\"}\n", body ? cli_plain(body) : "");
+	else
+		printf("%s was unloaded; the built-in decides\n", body ? cli_plain(body) : "?");
+	return CLI_OK;
+}
+
+const struct policy_command policy_unload_command = { "unload", unload_help, "gsvj", NULL, unload };

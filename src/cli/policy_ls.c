@@ -1,0 +1,172 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/own.h"
+#include "cli/policy.h"
+#include "cli/report.h"
+
+static const char ls_help[] =
+	"usage: belfry policy ls [OPTION...]\n"
+	"\n"
+	"List the policies that are loaded, of all GPUs, what each hook was called and what it cost, how\n"
+	"often it left the decision to the built-in, and how often what it proposed was changed; or why\n"
+	"one is out.\n"
+	"\n"
+	"  --gpu GPU      of this GPU: a number, soft or soft:N\n"
+	"  --soft CONFIG  of this software GPU, by name=NAME\n"
+	"  --vgpu NAME    of this virtual GPU\n"
+	"  --json         as JSON\n";
+
+static void print_hook(struct json_object *hook)
+{
+	printf("  %-18s %10lld %9.1f %9.1f %9lld %8lld %7lld\n", report_text(hook, "hook", "?"),
+	       (long long)report_number(hook, "calls"), report_real(hook, "mean_us"),
+	       report_real(hook, "most_us"), (long long)report_number(hook, "defaults"),
+	       (long long)report_number(hook, "clamped"), (long long)report_number(hook, "errors"));
+}
+
+static void print_since(struct json_object *policy)
+{
+	time_t since = (time_t)report_number(policy, "since");
+	char text[32] = "the start";
+	struct tm tm;
+
+	if (since && localtime_r(&since, &tm))
+		strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm);
+	printf(", since %s", text);
+}
+
+static void print_policy(struct json_object *policy, const char *gpu)
+{
+	struct json_object *hooks = report_at(policy, "hooks");
+	const char *vgpu = report_text(policy, "vgpu", NULL), *why = report_text(policy, "why", NULL);
+
+	printf("%s on %s%s", report_text(policy, "policy", "?"), vgpu ? "" : "GPU ", vgpu ? vgpu : gpu);
+	print_since(policy);
+	if (why)
+		printf("; OUT for %.1f s: %s; the built-in decides",
+		       (double)report_number(policy, "out_ns") / 1e9, why);
+	printf("\n");
+	if (report_text(policy, "what", "")[0])
+		printf("  %s\n", report_text(policy, "what", ""));
+	if (!json_object_is_type(hooks, json_type_array) || !json_object_array_length(hooks))
+		return;
+	printf("  %-18s %10s %9s %9s %9s %8s %7s\n", "HOOK", "CALLS", "MEAN us", "WORST us", "DEFAULTS",
+	       "CLAMPED", "ERRORS");
+	for (size_t i = 0; i < json_object_array_length(hooks); i++)
+		print_hook(json_object_array_get_idx(hooks, i));
+}
+
+static void print_list(struct json_object *list)
+{
+	struct json_object *policies = report_at(list, "policies");
+
+	for (size_t i = 0;
+	     json_object_is_type(policies, json_type_array) && i < json_object_array_length(policies); i++)
+		print_policy(json_object_array_get_idx(policies, i), report_text(list, "gpu", "?"));
+}
+
+/* One GPU's, into the list. */
+static int add(struct json_object *to, const struct protocol_request *request, struct bf_error *err)
+{
+	struct protocol_reply reply;
+	cleanup_free char *body = NULL;
+	struct json_object *list;
+	char gpu[24];
+	int rc = talk_once(request, &reply, &body, err);
+
+	if (rc)
+		return rc;
+	list = body ? json_tokener_parse(body) : NULL;
+	if (!json_object_is_type(list, json_type_object)) {
+		json_object_put(list);
+		return bf_fail(err, EPROTO, "belfryd's answer makes no sense; restart it");
+	}
+	snprintf(gpu, sizeof(gpu), reply.gpu.kind == PROTOCOL_GPU_SOFT ? "soft:%u" : "%u", reply.gpu.index);
+	json_object_object_add(list, "gpu", json_object_new_string(gpu));
+	json_object_array_add(to, list);
+	return 0;
+}
+
+static int add_all(struct json_object *to, struct bf_error *err)
+{
+	struct json_object *hello, *gpus;
+	int rc = report_hello(&hello, err);
+
+	gpus = rc ? NULL : report_at(hello, "gpus");
+	for (size_t i = 0;
+	     json_object_is_type(gpus, json_type_array) && i < json_object_array_length(gpus) && !rc; i++) {
+		struct protocol_request request = talk_request(PROTOCOL_POLICY_LIST, NULL);
+
+		request.gpu = report_gpu(json_object_array_get_idx(gpus, i));
+		rc = add(to, &request, err);
+	}
+	json_object_put(hello);
+	return rc;
+}
+
+static int ls(struct policy_args *args)
+{
+	struct protocol_request request = talk_request(PROTOCOL_POLICY_LIST, NULL);
+	struct json_object *lists = json_object_new_array();
+	struct bf_error err = { 0 };
+	int rc;
+
+	if (args->vgpu || args->is_gpu_said) {
+		rc = policy_args_request(args, &request, &err);
+		if (!rc)
+			rc = add(lists, &request, &err);
+	} else {
+		rc = add_all(lists, &err);
+	}
+	if (rc) {
+		json_object_put(lists);
+		return cli_fail(&err);
+	}
+	if (args->is_json)
+		report_print(lists);
+	for (size_t i = 0; !args->is_json && i < json_object_array_length(lists); i++)
+		print_list(json_object_array_get_idx(lists, i));
+	if (!args->is_json && !json_object_array_length(lists))
+		puts("no GPU is in use, and so no policy");
+	json_object_put(lists);
+	return CLI_OK;
+}
+
+const struct policy_command policy_ls_command = { "ls", ls_help, "gsvj", NULL, ls };
+
+static const char dump_help[] =
+	"usage: belfry policy dump [OPTION...]\n"
+	"\n"
+	"Show what a policy has to say of itself.\n"
+	"\n"
+	"  --gpu GPU      the policy of this GPU: a number, soft or soft:N (the only one there is)\n"
+	"  --soft CONFIG  of this software GPU, by name=NAME\n"
+	"  --vgpu NAME    of this virtual GPU\n"
+	"  --json         as JSON\n";
+
+static int dump(struct policy_args *args)
+{
+	struct protocol_request request = talk_request(PROTOCOL_POLICY_DUMP, NULL);
+	struct protocol_reply reply;
+	struct bf_error err = { 0 };
+	struct json_object *top;
+	cleanup_free char *body = NULL, *text = NULL;
+
+	if (policy_args_request(args, &request, &err) || talk_once(&request, &reply, &body, &err))
+		return cli_fail(&err);
+	top = body ? json_tokener_parse(body) : NULL;
+	text = strdup(report_text(top, "text", ""));
+	if (args->is_json)
+		report_print(top);
+	else if (text && text[0])
+		printf("%s%s", cli_plain(text), text[strlen(text) - 1] == '\n' ? "" : "\n");
+	else
+		printf("%s has nothing to say now\n", report_text(top, "policy", "?"));
+	json_object_put(top);
+	return CLI_OK;
+}
+
+const struct policy_command policy_dump_command = { "dump", dump_help, "gsvj", NULL, dump };

@@ -1,0 +1,199 @@
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/own.h"
+#include "cli/policy.h"
+#include "cli/report.h"
+#include "replay/replay.h"
+#include "server/decision.h"
+
+static const char replay_help[] =
+	"usage: belfry policy replay FILE --with FILE|NAME|built-in [OPTION...]\n"
+	"\n"
+	"Put every decision of a record of belfry policy record to another policy, at the time it was\n"
+	"made and with what was known then, and tell where it would have decided otherwise.\n"
+	"\n"
+	"  --with POLICY  an object, a policy that comes with Belfry, or built-in\n"
+	"  --set K=V      a tunable of that policy; as often as needed\n"
+	"  --most N       show so many differences (10)\n"
+	"  --json         as JSON\n";
+
+static struct policy *load(const struct policy_args *args, struct bf_error *err)
+{
+	struct policy_options options = { .sets = args->sets, .set_count = args->set_count };
+	struct policy_file file = { .bytes = NULL };
+	struct bf_error why = { 0 };
+	struct policy *policy = NULL;
+
+	if (policy_file_read(args->with, &file, err))
+		return NULL;
+	policy = policy_load(file.bytes, file.size, &options, NULL, &why);
+	if (!policy)
+		bf_fail(err, why.code, "%.100s: %.270s", file.path, why.text);
+	free(file.bytes);
+	return policy;
+}
+
+static const char *name_of(const struct replay_result *result, uint64_t id, char *to, size_t room)
+{
+	for (size_t i = 0; i < result->vgpu_count; i++)
+		if (result->vgpus[i].id == id && result->vgpus[i].name[0])
+			return result->vgpus[i].name;
+	if (id)
+		snprintf(to, room, "vGPU %llu", (unsigned long long)id);
+	else
+		snprintf(to, room, "nobody");
+	return to;
+}
+
+static void print_vgpus(const struct replay_result *result)
+{
+	char name[32];
+
+	printf("%-24s %17s %23s %17s\n", "", "PICKED", "SLICES, ms", "STOPPED FOR IT");
+	printf("%-24s %8s %8s %11s %11s %8s %8s\n", "NAME", "WAS", "WOULD BE", "WAS", "WOULD BE", "WAS",
+	       "WOULD BE");
+	for (size_t i = 0; i < result->vgpu_count; i++) {
+		const struct replay_vgpu *v = &result->vgpus[i];
+
+		printf("%-24s %8llu %8llu %11.1f %11.1f %8llu %8llu\n",
+		       name_of(result, v->id, name, sizeof(name)), (unsigned long long)v->picked[0],
+		       (unsigned long long)v->picked[1], (double)v->slice_ns[0] / 1e6,
+		       (double)v->slice_ns[1] / 1e6, (unsigned long long)v->stopped_for[0],
+		       (unsigned long long)v->stopped_for[1]);
+	}
+}
+
+static void print_difference(const struct replay_result *result, const struct replay_difference *d)
+{
+	char was[32], is[32], was_value[32], is_value[32];
+
+	printf("  %.3f s, %s: was %s %s, would be %s %s\n", (double)(d->at_ns - result->first_ns) / 1e9,
+	       policy_hook_name(d->hook), name_of(result, d->was_id, was, sizeof(was)),
+	       decision_value(d->hook, d->was_ns, d->at_ns, was_value, sizeof(was_value)),
+	       name_of(result, d->is_id, is, sizeof(is)),
+	       decision_value(d->hook, d->is_ns, d->at_ns, is_value, sizeof(is_value)));
+}
+
+static void print_text(const struct replay_result *result, const char *with)
+{
+	printf("%llu decisions in %.1f s (%llu lost); %s was asked %llu times: %llu the same, %llu others, "
+	       "%llu held to limits and promises\n",
+	       (unsigned long long)result->entries, (double)(result->last_ns - result->first_ns) / 1e9,
+	       (unsigned long long)result->lost, with, (unsigned long long)result->asked,
+	       (unsigned long long)result->same, (unsigned long long)result->different,
+	       (unsigned long long)result->clamped);
+	if (result->why[0])
+		printf("%s failed on the way: %s\n", with, result->why);
+	print_vgpus(result);
+	if (result->difference_count)
+		printf("the first differences, from the beginning of the record:\n");
+	for (size_t i = 0; i < result->difference_count; i++)
+		print_difference(result, &result->differences[i]);
+}
+
+static void put(struct json_object *to, const char *key, uint64_t value)
+{
+	json_object_object_add(to, key, json_object_new_int64((int64_t)value));
+}
+
+static struct json_object *pair(const uint64_t *values)
+{
+	struct json_object *to = json_object_new_object();
+
+	put(to, "was", values[0]);
+	put(to, "would_be", values[1]);
+	return to;
+}
+
+static struct json_object *vgpus_json(const struct replay_result *result)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (size_t i = 0; i < result->vgpu_count; i++) {
+		const struct replay_vgpu *v = &result->vgpus[i];
+		struct json_object *to = json_object_new_object();
+
+		put(to, "id", v->id);
+		json_object_object_add(to, "name", json_object_new_string(v->name));
+		json_object_object_add(to, "picked", pair(v->picked));
+		json_object_object_add(to, "slice_ns", pair(v->slice_ns));
+		json_object_object_add(to, "stopped_for", pair(v->stopped_for));
+		json_object_array_add(list, to);
+	}
+	return list;
+}
+
+static struct json_object *differences_json(const struct replay_result *result)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (size_t i = 0; i < result->difference_count; i++) {
+		const struct replay_difference *d = &result->differences[i];
+		struct json_object *to = json_object_new_object();
+
+		put(to, "at_ns", d->at_ns);
+		json_object_object_add(to, "hook", json_object_new_string(policy_hook_name(d->hook)));
+		json_object_object_add(to, "id", pair((const uint64_t[]){ d->was_id, d->is_id }));
+		json_object_object_add(to, "value", pair((const uint64_t[]){ d->was_ns, d->is_ns }));
+		json_object_array_add(list, to);
+	}
+	return list;
+}
+
+static void print_json(const struct replay_result *result)
+{
+	struct json_object *top = json_object_new_object();
+
+	put(top, "decisions", result->entries);
+	put(top, "lost", result->lost);
+	put(top, "asked", result->asked);
+	put(top, "same", result->same);
+	put(top, "different", result->different);
+	put(top, "clamped", result->clamped);
+	put(top, "failed", result->failed);
+	put(top, "ns", result->last_ns - result->first_ns);
+	json_object_object_add(top, "why", result->why[0] ? json_object_new_string(result->why) : NULL);
+	json_object_object_add(top, "vgpus", vgpus_json(result));
+	json_object_object_add(top, "differences", differences_json(result));
+	report_print(top);
+	json_object_put(top);
+}
+
+static int replay(struct policy_args *args)
+{
+	struct replay_result result = { .entries = 0 };
+	struct policy *policy = NULL;
+	struct bf_error err = { 0 };
+	cleanup_file FILE *record = NULL;
+	int rc;
+
+	if (!args->with)
+		return cli_usage("policy replay", "say with which policy, by --with");
+	record = fopen(args->name, "re");
+	if (!record) {
+		bf_fail(&err, errno, "%s: %s", args->name, strerror(errno));
+		return cli_fail(&err);
+	}
+	if (strcmp(args->with, "built-in")) {
+		policy = load(args, &err);
+		if (!policy)
+			return cli_fail(&err);
+	}
+	rc = replay_run(record, policy, (size_t)args->most, &result, &err);
+	policy_put(policy);
+	if (rc)
+		return cli_fail(&err);
+	if (args->is_json)
+		print_json(&result);
+	else
+		print_text(&result, args->with);
+	replay_free(&result);
+	return CLI_OK;
+}
+
+const struct policy_command policy_replay_command = { "replay", replay_help, "wSmj",
+						      "give the file of one record", replay };

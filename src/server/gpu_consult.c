@@ -1,0 +1,117 @@
+/* What wardens ask policies: whether a program gets memory or a context. Under the warden's lock and without gpu::lock, so
+ * nothing here waits for long: policies are found under gpu::policy_lock and called without any lock, and without a table. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "server/gpu_policy.h"
+
+enum { TELL_NS = 2000000, TIMESLICE_MOST_US = 1000000, LEVEL_MOST = 2 };
+
+/* The GPU's policy or the vGPU's own, if it has the hook; to be put. */
+static struct policy *take(struct vgpu *vgpu, bool is_own, enum belfry_hook hook)
+{
+	struct gpu *gpu = vgpu->gpu;
+	const struct seat *seat;
+	struct policy *policy = NULL;
+
+	pthread_mutex_lock(&gpu->policy_lock);
+	seat = is_own ? vgpu->seat : gpu->seat;
+	if (seat && seat->policy && seat->hooks >> hook & 1)
+		policy = policy_get(seat->policy);
+	pthread_mutex_unlock(&gpu->policy_lock);
+	return policy;
+}
+
+static int call(struct vgpu *vgpu, bool is_own, enum belfry_hook hook, void *ctx, size_t size)
+{
+	struct belfry_head head = {
+		.now_ns = bf_now_ns(), .hook = hook, .size = (uint32_t)size, .vgpu = BELFRY_NOBODY
+	};
+	struct policy *policy = take(vgpu, is_own, hook);
+	int rc;
+
+	if (!policy)
+		return BELFRY_DEFAULT;
+	memcpy(ctx, &head, sizeof(head));
+	rc = policy_call(policy, hook, ctx, size);
+	if (rc < 0 && rc != -ENOENT)
+		gpu_wake(vgpu->gpu);
+	policy_put(policy);
+	return rc < 0 ? BELFRY_DEFAULT : rc;
+}
+
+/* Its own first; what that leaves open is the GPU's. Who has proposed something. */
+static enum sched_decider consult(struct vgpu *vgpu, enum belfry_hook hook, void *ctx, size_t size)
+{
+	if (call(vgpu, true, hook, ctx, size) == BELFRY_PROPOSE)
+		return SCHED_BY_OWN_POLICY;
+	return call(vgpu, false, hook, ctx, size) == BELFRY_PROPOSE ? SCHED_BY_POLICY : SCHED_BUILT_IN;
+}
+
+/* A refusal is told like any decision, unless somebody is in the way for long: who has the lock may wait for the warden's,
+ * which is ours. */
+static void tell(struct vgpu *vgpu, enum belfry_hook hook, enum sched_decider decider, const void *ctx,
+		 size_t size)
+{
+	struct timespec limit;
+
+	bf_log(BF_LOG_INFO, "%s: %s is refused by the policy", vgpu->name, policy_hook_name(hook));
+	clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_nsec += TELL_NS;
+	limit.tv_sec += limit.tv_nsec / 1000000000;
+	limit.tv_nsec %= 1000000000;
+	if (pthread_mutex_timedlock(&vgpu->gpu->lock, &limit))
+		return;
+	decisions_note(vgpu->gpu, hook, decider, vgpu, 1, ctx, size);
+	gpu_unlock(vgpu->gpu);
+}
+
+static bool mem_alloc(void *context, const struct warden_mem_ask *asked)
+{
+	struct vgpu *vgpu = context;
+	struct belfry_mem_alloc ctx = { .id = vgpu->id,
+					.pid = (uint32_t)asked->pid,
+					.bytes = asked->bytes,
+					.used_bytes = asked->used_bytes,
+					.most_bytes = asked->most_bytes,
+					.limit_bytes = asked->limit_bytes ? asked->limit_bytes
+									  : asked->gpu_bytes,
+					.gpu_bytes = asked->gpu_bytes };
+	enum sched_decider decider = consult(vgpu, BELFRY_HOOK_MEM_ALLOC, &ctx, sizeof(ctx));
+
+	if (decider == SCHED_BUILT_IN || ctx.verdict != BELFRY_MEM_REFUSE)
+		return true;
+	tell(vgpu, BELFRY_HOOK_MEM_ALLOC, decider, &ctx, sizeof(ctx));
+	return false;
+}
+
+/* What was set by hand stays. */
+static bool ctx_init(void *context, struct warden_ctx_ask *asked)
+{
+	struct vgpu *vgpu = context;
+	struct belfry_ctx_init ctx = {
+		.id = vgpu->id, .pid = (uint32_t)asked->pid, .contexts = asked->contexts, .interleave = -1
+	};
+	enum sched_decider decider = consult(vgpu, BELFRY_HOOK_CTX_INIT, &ctx, sizeof(ctx));
+
+	if (decider == SCHED_BUILT_IN)
+		return true;
+	if (ctx.refuse) {
+		tell(vgpu, BELFRY_HOOK_CTX_INIT, decider, &ctx, sizeof(ctx));
+		return false;
+	}
+	pthread_mutex_lock(&vgpu->gpu->policy_lock);
+	if (!vgpu->spec.timeslice_us && ctx.timeslice_us <= TIMESLICE_MOST_US)
+		asked->timeslice_us = ctx.timeslice_us;
+	if (vgpu->spec.interleave < 0 && ctx.interleave >= 0 && ctx.interleave <= LEVEL_MOST)
+		asked->interleave = ctx.interleave;
+	pthread_mutex_unlock(&vgpu->gpu->policy_lock);
+	return true;
+}
+
+struct warden_hooks policy_hooks(struct vgpu *vgpu)
+{
+	return (struct warden_hooks){ .mem_alloc = mem_alloc, .ctx_init = ctx_init, .context = vgpu };
+}

@@ -1,0 +1,229 @@
+/* What clients ask about policies: load one, unload it, tell of it, follow what it decides. */
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "server/gpu_policy.h"
+
+enum { LOAD_LIMIT_S = 30 };
+
+static bool may_load(const struct talker *talker)
+{
+	return talker->who.uid == 0 || talker->who.uid == geteuid();
+}
+
+static int check_may_load(const struct talker *talker, struct bf_error *err)
+{
+	if (may_load(talker))
+		return 0;
+	return bf_fail(
+		err, EPERM,
+		"policies run in the kernel: only root and the user belfryd runs as may load and unload them");
+}
+
+/* The vGPU that is named; NULL: none is, or err says that there is no such. */
+static struct vgpu *find(const struct gpu *gpu, const char *name, struct bf_error *err)
+{
+	struct vgpu *vgpu = name[0] ? vgpu_find(gpu, name) : NULL;
+
+	if (name[0] && !vgpu)
+		bf_fail(err, ENOENT, "%s: no vGPU of this name; belfry ls lists those that are", name);
+	return vgpu;
+}
+
+static void begin_load(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
+		       struct bf_error *err)
+{
+	struct bf_error why = { 0 };
+
+	find(gpu, request->name, err);
+	if (err->code || check_may_load(talker, err))
+		return;
+	if (policy_is_possible(&why)) {
+		bf_fail(err, why.code, "%.280s; the built-in policy decides, and needs no right", why.text);
+		return;
+	}
+	talker->is_loading = true;
+	talker->until_ns = bf_now_ns() + LOAD_LIMIT_S * 1000000000ull;
+	memcpy(talker->load_name, request->name, sizeof(talker->load_name));
+}
+
+static void unload(struct gpu *gpu, const struct talker *talker, const struct protocol_request *request,
+		   char **body, struct bf_error *err)
+{
+	struct vgpu *vgpu = find(gpu, request->name, err);
+	struct seat *before;
+
+	if (err->code || check_may_load(talker, err))
+		return;
+	before = seat_take(gpu, vgpu, NULL);
+	if (!before) {
+		bf_fail(err, ENOENT, "%s%sno policy is loaded; the built-in decides", request->name,
+			request->name[0] ? ": " : "");
+		return;
+	}
+	*body = strdup(before->name);
+	gpu_unlock(gpu);
+	turner_wake(gpu);
+	bf_log(BF_LOG_INFO, "policy %s%s%s was unloaded", before->name, vgpu ? " of " : "",
+	       vgpu ? vgpu->name : "");
+	seat_free(before);
+	gpu_lock(gpu);
+}
+
+static void put(struct json_object *to, const char *key, uint64_t value)
+{
+	json_object_object_add(to, key, json_object_new_int64((int64_t)value));
+}
+
+static void put_text(struct json_object *to, const char *key, const char *value)
+{
+	json_object_object_add(to, key, value ? json_object_new_string(value) : NULL);
+}
+
+static struct json_object *hook_json(const struct seat *seat, enum belfry_hook hook,
+				     const struct policy_hook_info *info)
+{
+	struct json_object *to = json_object_new_object();
+
+	put_text(to, "hook", policy_hook_name(hook));
+	put(to, "calls", info->calls);
+	json_object_object_add(
+		to, "mean_us",
+		json_object_new_double(info->calls ? (double)info->total_ns / (double)info->calls / 1e3 : 0));
+	json_object_object_add(to, "most_us", json_object_new_double((double)info->most_ns / 1e3));
+	put(to, "defaults", info->defaults);
+	put(to, "errors", info->errors);
+	put(to, "late", info->late);
+	put(to, "clamped", seat->clamped[hook]);
+	return to;
+}
+
+struct json_object *seat_json(const struct seat *seat)
+{
+	struct json_object *to = json_object_new_object(), *hooks = json_object_new_array();
+	struct policy_info info;
+
+	seat_info(seat, &info);
+	put_text(to, "policy", seat->name);
+	put_text(to, "vgpu", seat->vgpu ? seat->vgpu->name : NULL);
+	put_text(to, "what", seat->what);
+	put_text(to, "file", seat->file);
+	put(to, "since", (uint64_t)seat->since_s);
+	put(to, "age_ns", bf_now_ns() - seat->since_ns);
+	put_text(to, "pinned", seat->pinned);
+	json_object_object_add(to, "out", json_object_new_boolean(info.is_out));
+	put_text(to, "why", info.is_out ? info.why : NULL);
+	put(to, "out_ns", seat->out_ns ? bf_now_ns() - seat->out_ns : 0);
+	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
+		if (seat->hooks >> hook & 1)
+			json_object_array_add(hooks,
+					      hook_json(seat, (enum belfry_hook)hook, &info.hooks[hook]));
+	json_object_object_add(to, "hooks", hooks);
+	return to;
+}
+
+char *json_text(struct json_object *top, size_t *bytes)
+{
+	const char *text = json_object_to_json_string_length(
+		top, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, bytes);
+	char *copy = text ? strdup(text) : NULL;
+
+	json_object_put(top);
+	return copy;
+}
+
+/* The built-in comes last: it decides what the others leave to it. */
+static char *list(const struct gpu *gpu, const struct vgpu *vgpu, size_t *bytes)
+{
+	struct json_object *top = json_object_new_object(), *policies = json_object_new_array(),
+			   *built_in = json_object_new_object();
+
+	if (!vgpu && gpu->seat)
+		json_object_array_add(policies, seat_json(gpu->seat));
+	for (const struct vgpu *v = vgpu ? vgpu : gpu->vgpus; v; v = vgpu ? NULL : v->next)
+		if (v->seat)
+			json_object_array_add(policies, seat_json(v->seat));
+	put_text(built_in, "policy", "built-in");
+	put_text(built_in, "vgpu", NULL);
+	put_text(built_in, "what", "time in the ratio of requests; latency first until it has had its own");
+	put(built_in, "age_ns", bf_now_ns() - gpu->started_ns);
+	json_object_array_add(policies, built_in);
+	json_object_object_add(top, "policies", policies);
+	put_text(top, "decides", policy_name_of(gpu, NULL));
+	return json_text(top, bytes);
+}
+
+static char *dump(struct gpu *gpu, struct vgpu *vgpu, size_t *bytes, struct bf_error *err)
+{
+	struct seat *seat = vgpu ? vgpu->seat : gpu->seat;
+	struct belfry_dump ctx = { .text = "" };
+	struct json_object *top;
+	int rc;
+
+	if (!seat) {
+		bf_fail(err, ENOENT, "no policy is loaded; the built-in decides, and has nothing to say");
+		return NULL;
+	}
+	if (!(seat->hooks >> BELFRY_HOOK_DUMP & 1)) {
+		bf_fail(err, ENOTSUP, "%s: has no hook dump, and so nothing to say of itself", seat->name);
+		return NULL;
+	}
+	rc = vgpu ? seat_call(seat, BELFRY_HOOK_DUMP, &ctx, sizeof(ctx))
+		  : sched_ask(gpu->sched, BELFRY_HOOK_DUMP, NULL, &ctx, sizeof(ctx), bf_now_ns());
+	ctx.text[sizeof(ctx.text) - 1] = 0;
+	top = json_object_new_object();
+	put_text(top, "policy", seat->name);
+	put_text(top, "text", rc == BELFRY_PROPOSE ? ctx.text : "");
+	return json_text(top, bytes);
+}
+
+void policy_request(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
+		    char **body, size_t *bytes, struct bf_error *err)
+{
+	struct vgpu *vgpu;
+
+	if (talker->sock < 0 || talker->vgpu || talker->is_loading || talker->follower) {
+		bf_fail(err, EINVAL, "this connection is for something else");
+		return;
+	}
+	switch (request->op) {
+	case PROTOCOL_POLICY_LOAD:
+		begin_load(gpu, talker, request, err);
+		return;
+	case PROTOCOL_POLICY_UNLOAD:
+		unload(gpu, talker, request, body, err);
+		*bytes = *body ? strlen(*body) : 0;
+		return;
+	default:
+		break;
+	}
+	vgpu = find(gpu, request->name, err);
+	if (err->code)
+		return;
+	if (request->op == PROTOCOL_POLICY_LIST)
+		*body = list(gpu, vgpu, bytes);
+	else if (request->op == PROTOCOL_POLICY_DUMP)
+		*body = dump(gpu, vgpu, bytes, err);
+	else
+		return; /* policy_follow, once it was answered */
+	if (!*body && !err->code)
+		bf_fail(err, ENOMEM, "out of memory");
+}
+
+bool policy_follow(struct gpu *gpu, struct talker *talker, const struct protocol_request *request)
+{
+	struct vgpu *vgpu;
+
+	gpu_lock(gpu);
+	vgpu = request->name[0] ? vgpu_find(gpu, request->name) : NULL;
+	if (vgpu || !request->name[0])
+		talker->follower = follower_add(gpu, talker->sock, request->flags & PROTOCOL_ALL, vgpu);
+	talker->until_ns = 0;
+	gpu_unlock(gpu);
+	return talker->follower;
+}

@@ -1,0 +1,72 @@
+/* Policies on a GPU: who sits where, what was decided lately, who follows it. A part of gpu.h, for those files that have
+ * to do with policies. */
+#ifndef BELFRY_SERVER_GPU_POLICY_H
+#define BELFRY_SERVER_GPU_POLICY_H
+
+#include <json-c/json.h>
+#include <stdio.h>
+
+#include "policy/policy.h"
+#include "server/gpu.h"
+
+/* A policy's place on the GPU, or on a vGPU whose own it is: one for each that was loaded. */
+struct seat {
+	struct gpu *gpu;
+	struct vgpu *vgpu; /* NULL: the GPU's */
+	struct policy *
+		policy; /* NULL: it is out, and was let go of. Changes under gpu::lock and gpu::policy_lock */
+	uint32_t hooks; /* a bit for each that it has */
+	char name[BELFRY_NAME_SIZE], what[128];
+	char file[sizeof(((struct protocol_policy *)0)->file)];
+	char pinned[256];
+	uint64_t since_ns, out_ns; /* out: when it was found out; 0: it decides */
+	int64_t since_s;	   /* of the calendar */
+	struct policy_info last;   /* as it was when it was let go of */
+	uint64_t clamped[BELFRY_HOOKS];
+};
+
+/* gpu_seat.c */
+/* For a policy, which it takes over, also on failure. */
+struct seat *seat_new(struct gpu *gpu, struct vgpu *vgpu, struct policy *policy, const char *file);
+void seat_free(struct seat *seat); /* without the lock: the last one lets the kernel's part go */
+/* Put it in the place of whatever is there, which is returned; NULL: the built-in. With the lock. */
+struct seat *seat_take(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat);
+void seat_info(const struct seat *seat, struct policy_info *info);
+/* Call a hook outside of sched, about nobody in the table. */
+int seat_call(struct seat *seat, enum belfry_hook hook, void *ctx, size_t size);
+struct belfry_vgpu_init seat_vgpu_init(const struct vgpu *vgpu);
+
+/* gpu_policy.c */
+struct json_object *seat_json(const struct seat *seat);
+/* As text to be freed; lets go of the object. NULL: out of memory. */
+char *json_text(struct json_object *top, size_t *bytes);
+
+/* gpu_decisions.c: with the lock */
+struct decision {
+	struct sched_decision is;
+	char policy[BELFRY_NAME_SIZE];
+	uint32_t track;		 /* vgpu::track of who got it; 0: nobody, or one that is gone */
+	uint32_t proposed_track; /* of who was proposed */
+};
+enum { GPU_DECISIONS = 1024 };
+struct follower {
+	int sock; /* a talker's */
+	bool wants_all;
+	uint64_t id; /* of the vGPU it is about; 0: all */
+	uint32_t lost;
+	struct follower *next; /* gpu::followers */
+};
+/* Have sched tell what somebody wants to know, and no more. */
+void decisions_settle(struct gpu *gpu);
+struct follower *follower_add(struct gpu *gpu, int sock, bool wants_all, const struct vgpu *vgpu);
+void follower_remove(struct gpu *gpu, struct follower *follower);
+/* Something that sched was not asked about: nobody is in the table. */
+void decisions_note(struct gpu *gpu, enum belfry_hook hook, enum sched_decider decider,
+		    const struct vgpu *about, uint64_t value, const void *ctx, size_t size);
+
+/* gpu_decisions_told.c: with the lock */
+void decisions_say(FILE *to, const struct vgpu *vgpu); /* sentences, if there is anything to say */
+struct json_object *decisions_json(const struct vgpu *vgpu);
+void decisions_write(FILE *to, const struct gpu *gpu, bool is_first); /* events of a trace */
+
+#endif

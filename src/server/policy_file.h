@@ -1,0 +1,17 @@
+/* Objects of policies, by a file or by the name of one that comes with Belfry. */
+#ifndef BELFRY_SERVER_POLICY_FILE_H
+#define BELFRY_SERVER_POLICY_FILE_H
+
+#include <stddef.h>
+
+#include "base/error.h"
+
+struct policy_file {
+	char path[4096];
+	void *bytes; /* to be freed */
+	size_t size;
+};
+/* A file of that name comes first; a name without a slash that is none is looked for beside this program. */
+int policy_file_read(const char *name, struct policy_file *file, struct bf_error *err);
+
+#endif

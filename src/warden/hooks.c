@@ -1,0 +1,39 @@
+/* What somebody outside has to say before a program gets memory or a context. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "warden/state.h"
+
+bool site_may_have(struct site *site, uint64_t bytes)
+{
+	struct warden *warden = site->warden;
+	const struct warden_hooks *hooks = &warden->options.hooks;
+	struct warden_mem_ask ask = { .pid = site->process->pid, .bytes = bytes };
+
+	if (!hooks->mem_alloc)
+		return true;
+	ask.used_bytes = ledger_used(warden->ledger);
+	ask.most_bytes = ledger_most_used(warden->ledger);
+	ask.limit_bytes = ledger_limit(warden->ledger);
+	ask.gpu_bytes = warden->device->mem_bytes;
+	return hooks->mem_alloc(hooks->context, &ask);
+}
+
+static void count_one(void *context, struct ledger_object *object)
+{
+	(void)object;
+	++*(uint32_t *)context;
+}
+
+bool site_may_begin(struct site *site, struct warden_ctx_ask *ask)
+{
+	struct warden *warden = site->warden;
+	const struct warden_hooks *hooks = &warden->options.hooks;
+
+	*ask = (struct warden_ctx_ask){ .pid = site->process->pid, .interleave = -1 };
+	if (!hooks->ctx_init)
+		return true;
+	for (const struct client *c = warden->clients; c; c = c->next)
+		ledger_each(warden->ledger, c->handle, RM_KIND_GROUP, count_one, &ask->contexts);
+	return hooks->ctx_init(hooks->context, ask);
+}

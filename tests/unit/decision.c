@@ -1,0 +1,61 @@
+/* Decisions in words. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "server/decision.h"
+
+static void clamps_are_told_by_name(void **state)
+{
+	char text[64];
+
+	(void)state;
+	assert_string_equal(decision_clamps(0, text, sizeof(text)), "");
+	assert_string_equal(decision_clamps(SCHED_CLAMP_SLICE, text, sizeof(text)), "slice");
+	assert_string_equal(decision_clamps(SCHED_CLAMP_STOP | SCHED_CLAMP_CHOICE, text, sizeof(text)),
+			    "choice,stop");
+	assert_string_equal(decision_clamps(~0u, text, sizeof(text)),
+			    "choice,promise,slice,space,turns,stop");
+	assert_string_equal(decision_clamps(1u << 31, text, sizeof(text)), "");
+	assert_string_equal(decision_reason(0), "");
+	assert_string_equal(decision_reason(SCHED_CLAMP_SLICE | SCHED_CLAMP_PROMISE),
+			    decision_reason(SCHED_CLAMP_PROMISE));
+}
+
+static void numbers_mean_what_the_hook_says(void **state)
+{
+	char text[32];
+
+	(void)state;
+	assert_string_equal(decision_value(BELFRY_HOOK_PICK, 2000000, 0, text, sizeof(text)), "2.0 ms");
+	assert_string_equal(decision_value(BELFRY_HOOK_PICK, 0, 0, text, sizeof(text)), "");
+	assert_string_equal(decision_value(BELFRY_HOOK_TICK, 200, 0, text, sizeof(text)), "200 us");
+	assert_string_equal(decision_value(BELFRY_HOOK_PREEMPT, 1, 0, text, sizeof(text)), "stop the holder");
+	assert_string_equal(decision_value(BELFRY_HOOK_PREEMPT, 0, 0, text, sizeof(text)),
+			    "leave the holder");
+	assert_string_equal(decision_value(BELFRY_HOOK_ENQUEUE, 5000000, 2000000, text, sizeof(text)),
+			    "due in 3.0 ms");
+	assert_string_equal(decision_value(BELFRY_HOOK_INIT, 1, 0, text, sizeof(text)), "");
+}
+
+static void what_is_only_told_proposes_nothing(void **state)
+{
+	(void)state;
+	assert_true(decision_proposes(BELFRY_HOOK_PICK));
+	assert_false(decision_proposes(BELFRY_HOOK_RUNNING));
+	assert_false(decision_proposes(BELFRY_HOOK_VGPU_INIT));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(clamps_are_told_by_name),
+		cmocka_unit_test(numbers_mean_what_the_hook_says),
+		cmocka_unit_test(what_is_only_told_proposes_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
