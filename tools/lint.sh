@@ -11,6 +11,7 @@ step() {
 	"$@" || status=1
 }
 
+# One file a process: with several, the va_list check of one spoils the next.
 tidy() {
 	python3 - "$build/compile_commands.json" <<'END' |
 import json
@@ -23,7 +24,7 @@ for path in sorted({os.path.realpath(os.path.join(c["directory"], c["file"])) fo
     if not path.startswith(os.path.realpath(os.path.dirname(sys.argv[1])) + os.sep):  # what is generated is not read
         sys.stdout.write(path + "\0")
 END
-		xargs -0 -r -n 8 -P "$(nproc)" clang-tidy -p "$build" --quiet 2>/dev/null
+		xargs -0 -r -n 1 -P "$(nproc)" clang-tidy -p "$build" --quiet 2>/dev/null
 }
 
 # It does not see the cleanup attribute: leaks are left to the address sanitizer.
