@@ -1,6 +1,6 @@
-/* Calling a hook, and what it may cost. The budget is of wall time, which is cheap to read, and a thread that was preempted
- * looks slow though its policy is not: so a few late calls are forgiven. What is not is one call that has certainly used far
- * more CPU time than any decision is worth. */
+/* Calling a hook, and what it may cost. The budget is of wall time, which is cheap to read, but a thread that was preempted
+ * looks slow though its policy is not: so after a late call the CPU time of the next ones is looked at, too, and a few are
+ * forgiven. What is not is one call that has certainly used far more CPU time than any decision is worth. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -31,15 +31,22 @@ static uint64_t thread_cpu_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static uint64_t begin_call(void)
-{
-	uint64_t now = bf_now_ns();
+struct begun {
+	uint64_t at_ns;
+	bool is_watched; /* the mark is of this moment */
+};
 
-	if (!mark.at_ns || now - mark.at_ns > CPU_MARK_NS) {
-		mark.at_ns = now;
+static struct begun begin_call(const struct policy *policy)
+{
+	struct begun begun = { .at_ns = bf_now_ns(),
+			       .is_watched =
+				       atomic_load_explicit(&policy->late_calls, memory_order_relaxed) };
+
+	if (begun.is_watched || !mark.at_ns || begun.at_ns - mark.at_ns > CPU_MARK_NS) {
+		mark.at_ns = begun.at_ns;
 		mark.cpu_ns = thread_cpu_ns();
 	}
-	return now;
+	return begun;
 }
 
 /* CPU time used since `begin` for certain. */
@@ -98,11 +105,12 @@ static int count_late(struct policy *policy, bool is_late)
 }
 
 /* 0, or -ETIME: the policy is out. */
-static int check_time(struct policy *policy, enum belfry_hook hook, uint64_t begin)
+static int check_time(struct policy *policy, enum belfry_hook hook, struct begun begun)
 {
 	struct hook_counts *counts = &policy->counts[hook];
-	uint64_t took = bf_now_ns() - begin, cpu, cpu_most = CPU_MOST_NS;
-	bool is_late = took > policy->budget_ns;
+	uint64_t took = bf_now_ns() - begun.at_ns, cpu, cpu_most = CPU_MOST_NS;
+	bool is_late = took > policy->budget_ns &&
+		       (!begun.is_watched || cpu_used_ns(begun.at_ns) > policy->budget_ns);
 
 	add(&counts->calls, 1);
 	add(&counts->late, is_late);
@@ -117,7 +125,7 @@ static int check_time(struct policy *policy, enum belfry_hook hook, uint64_t beg
 		cpu_most = policy->budget_ns;
 	if (took <= cpu_most)
 		return 0;
-	cpu = cpu_used_ns(begin);
+	cpu = cpu_used_ns(begun.at_ns);
 	if (cpu <= cpu_most)
 		return 0;
 	put_out(policy, "its hook %s used %llu ms of CPU time in one call", policy_hook_name(hook),
@@ -152,16 +160,16 @@ static int run(struct policy *policy, enum belfry_hook hook, void *ctx, size_t s
 
 int policy_call(struct policy *policy, enum belfry_hook hook, void *ctx, size_t size)
 {
-	uint64_t begin;
+	struct begun begun;
 	int rc, late;
 
 	if (!policy_has(policy, hook) || atomic_load_explicit(&policy->is_out, memory_order_acquire))
 		return -ENOENT;
 	if (size != policy_ctx_size(hook))
 		return -EMSGSIZE;
-	begin = begin_call();
+	begun = begin_call(policy);
 	rc = run(policy, hook, ctx, size);
-	late = check_time(policy, hook, begin);
+	late = check_time(policy, hook, begun);
 	if (rc >= 0 && late)
 		rc = late;
 	if (rc < 0)

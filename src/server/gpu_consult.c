@@ -42,11 +42,17 @@ static int call(struct vgpu *vgpu, bool is_own, enum belfry_hook hook, void *ctx
 	return rc < 0 ? BELFRY_DEFAULT : rc;
 }
 
-/* Its own first; what that leaves open is the GPU's. Who has proposed something. */
+/* Its own first; what that leaves open is the GPU's, which finds the question as it was. Who has proposed something. */
 static enum sched_decider consult(struct vgpu *vgpu, enum belfry_hook hook, void *ctx, size_t size)
 {
+	uint8_t asked[sizeof(struct belfry_mem_alloc) > sizeof(struct belfry_ctx_init)
+			      ? sizeof(struct belfry_mem_alloc)
+			      : sizeof(struct belfry_ctx_init)];
+
+	memcpy(asked, ctx, size);
 	if (call(vgpu, true, hook, ctx, size) == BELFRY_PROPOSE)
 		return SCHED_BY_OWN_POLICY;
+	memcpy(ctx, asked, size);
 	return call(vgpu, false, hook, ctx, size) == BELFRY_PROPOSE ? SCHED_BY_POLICY : SCHED_BUILT_IN;
 }
 
