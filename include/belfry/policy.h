@@ -52,10 +52,10 @@ enum belfry_hook {
 	BELFRY_HOOK_STOPPING,  /* belfry_running: it has it no more, and this is what it used */
 	BELFRY_HOOK_TICK,      /* belfry_tick: four times a round, for each vGPU with work */
 	BELFRY_HOOK_PREEMPT,   /* belfry_preempt: somebody waits: is the holder to be stopped for it? */
-	BELFRY_HOOK_MEM_ALLOC, /* belfry_mem_alloc: a program asks for memory that its vGPU has */
+	BELFRY_HOOK_MEM_ALLOC, /* belfry_mem_alloc: a program asks for memory */
 	BELFRY_HOOK_MEM_PRESSURE, /* belfry_mem_pressure: somebody needs room: whose limit is to be lowered? */
 	BELFRY_HOOK_OBJECTIVE_MISSED, /* belfry_objective: a submission took longer than the objective */
-	BELFRY_HOOK_FAULT,	      /* belfry_fault: a program of a vGPU was ended by a fault on the GPU */
+	BELFRY_HOOK_FAULT,	      /* belfry_fault: reserved: not called yet */
 	BELFRY_HOOK_MODULE_LOAD,      /* reserved for probes: not called yet */
 	BELFRY_HOOKS,
 };

@@ -425,8 +425,12 @@ int sched_ask(struct sched *sched, enum belfry_hook hook, const struct sched_vgp
 	sched_advance(sched, now_ns);
 	if (!is_of_interest(sched, hook, about))
 		return BELFRY_DEFAULT;
+	if (hook == BELFRY_HOOK_MEM_PRESSURE) /* those who do nothing may have what others need */
+		for (struct sched_vgpu *v = sched->all; v; v = v->next)
+			vgpu_awaken(sched, v);
 	decision = decision_of(sched, hook, about);
 	head = begin(sched, hook, size, about);
+	sched->told_count = head.count;
 	memcpy(ctx, &head, sizeof(head));
 	rc = ask_policy(sched, ctx, size);
 	decision.decider = rc == BELFRY_PROPOSE ? SCHED_BY_POLICY : SCHED_BUILT_IN;
@@ -453,6 +457,11 @@ void sched_set_vgpu_policy(struct sched *sched, struct sched_vgpu *vgpu, const s
 void sched_watch(struct sched *sched, const struct sched_watch *watch)
 {
 	sched->watch = watch ? *watch : (struct sched_watch){ .decided = NULL };
+}
+
+const struct sched_vgpu *sched_entry(const struct sched *sched, uint32_t entry)
+{
+	return entry < sched->told_count ? sched->entries[entry] : NULL;
 }
 
 uint64_t sched_id(const struct sched_vgpu *vgpu)

@@ -123,6 +123,8 @@ void sched_set_vgpu_policy(struct sched *sched, struct sched_vgpu *vgpu, const s
 /* Ask whatever policy there is a hook that sched itself does not. Fills in the head and the table. */
 int sched_ask(struct sched *sched, enum belfry_hook hook, const struct sched_vgpu *about, void *ctx,
 	      size_t size, uint64_t now_ns);
+/* Whose an entry of the table was, right after that; NULL: nobody's. */
+const struct sched_vgpu *sched_entry(const struct sched *sched, uint32_t entry);
 uint64_t sched_id(const struct sched_vgpu *vgpu);
 
 /* What was decided, and by whom. */

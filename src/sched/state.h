@@ -111,6 +111,7 @@ struct sched {
 	uint64_t next_id;
 	struct belfry_vgpu *table;   /* the built-in's: an entry for every vGPU */
 	struct sched_vgpu **entries; /* whose the entries of the last table are */
+	uint32_t told_count;	     /* entries of the table that sched_ask filled in */
 	size_t count, room;	     /* vGPUs; entries there is room for */
 };
 

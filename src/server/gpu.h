@@ -75,10 +75,11 @@ struct vgpu {
 	pid_t pids[VGPU_PIDS]; /* of its processes, as far as they were met */
 	unsigned pid_count;
 	uint64_t seen_gpu_ns, seen_held_ns, residence_ns;
-	uint64_t last_end_ns; /* when its context last left the GPU, as far as the records go */
-	uint32_t track;	      /* in traces: never used again */
-	uint64_t id;	      /* sched's, for those who may outlive its sched_vgpu */
-	struct seat *seat;    /* its own policy; NULL: none. Changes under both locks */
+	uint64_t last_end_ns;	     /* when its context last left the GPU, as far as the records go */
+	uint32_t track;		     /* in traces: never used again */
+	uint64_t id;		     /* sched's, for those who may outlive its sched_vgpu */
+	struct seat *seat;	     /* its own policy; NULL: none. Changes under both locks */
+	_Atomic uint64_t wants_room; /* bytes that a program waits for; see gpu_room.c */
 
 	struct vgpu *next; /* gpu::vgpus */
 };
@@ -281,6 +282,9 @@ void gpu_trace(struct vgpu *vgpu, enum trace_kind kind, uint64_t at_ns, uint64_t
 int trace_open(struct trace *trace);
 void trace_close(struct trace *trace);
 void trace_name(struct vgpu *vgpu);
+
+/* gpu_room.c: the main thread's, without the lock */
+void rooms_make(struct gpu *gpu);
 
 struct sched_options gpu_sched_options(const struct gpu *gpu);
 struct sched_share gpu_sched_share(const struct spec *spec);

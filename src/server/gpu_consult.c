@@ -8,6 +8,8 @@
 #include "server/gpu_policy.h"
 
 enum { TELL_NS = 2000000, TIMESLICE_MOST_US = 1000000, LEVEL_MOST = 2 };
+/* The driver rounds what it gives up to this. */
+enum { ROOM_UNIT = 2 << 20 };
 
 /* The GPU's policy or the vGPU's own, if it has the hook; to be put. */
 static struct policy *take(struct vgpu *vgpu, bool is_own, enum belfry_hook hook)
@@ -74,17 +76,38 @@ static void tell(struct vgpu *vgpu, enum belfry_hook hook, enum sched_decider de
 	gpu_unlock(vgpu->gpu);
 }
 
+static struct belfry_mem_alloc mem_question(const struct vgpu *vgpu, const struct warden_mem_ask *asked)
+{
+	return (struct belfry_mem_alloc){ .id = vgpu->id,
+					  .pid = (uint32_t)asked->pid,
+					  .bytes = asked->bytes,
+					  .used_bytes = asked->used_bytes,
+					  .most_bytes = asked->most_bytes,
+					  .limit_bytes = asked->limit_bytes ? asked->limit_bytes
+									    : asked->gpu_bytes,
+					  .gpu_bytes = asked->gpu_bytes };
+}
+
+/* What is missing is the main thread's to find: limits are its. */
+static bool make_room(void *context, const struct warden_mem_ask *asked)
+{
+	struct vgpu *vgpu = context;
+	struct belfry_mem_alloc ctx = mem_question(vgpu, asked);
+	uint64_t missing = asked->used_bytes + asked->bytes - asked->limit_bytes;
+
+	if (asked->bytes > asked->gpu_bytes ||
+	    consult(vgpu, BELFRY_HOOK_MEM_ALLOC, &ctx, sizeof(ctx)) == SCHED_BUILT_IN ||
+	    ctx.verdict != BELFRY_MEM_MAKE_ROOM)
+		return false;
+	atomic_fetch_add(&vgpu->wants_room, (missing + ROOM_UNIT - 1) / ROOM_UNIT * ROOM_UNIT);
+	gpu_wake(vgpu->gpu);
+	return true;
+}
+
 static bool mem_alloc(void *context, const struct warden_mem_ask *asked)
 {
 	struct vgpu *vgpu = context;
-	struct belfry_mem_alloc ctx = { .id = vgpu->id,
-					.pid = (uint32_t)asked->pid,
-					.bytes = asked->bytes,
-					.used_bytes = asked->used_bytes,
-					.most_bytes = asked->most_bytes,
-					.limit_bytes = asked->limit_bytes ? asked->limit_bytes
-									  : asked->gpu_bytes,
-					.gpu_bytes = asked->gpu_bytes };
+	struct belfry_mem_alloc ctx = mem_question(vgpu, asked);
 	enum sched_decider decider = consult(vgpu, BELFRY_HOOK_MEM_ALLOC, &ctx, sizeof(ctx));
 
 	if (decider == SCHED_BUILT_IN || ctx.verdict != BELFRY_MEM_REFUSE)
@@ -119,5 +142,7 @@ static bool ctx_init(void *context, struct warden_ctx_ask *asked)
 
 struct warden_hooks policy_hooks(struct vgpu *vgpu)
 {
-	return (struct warden_hooks){ .mem_alloc = mem_alloc, .ctx_init = ctx_init, .context = vgpu };
+	return (struct warden_hooks){
+		.mem_alloc = mem_alloc, .make_room = make_room, .ctx_init = ctx_init, .context = vgpu
+	};
 }

@@ -221,11 +221,15 @@ static struct answer alloc_vidmem(struct site *site, uint8_t *params, uint32_t s
 	uint32_t bytes_at = warden->device->layout->memory_bytes;
 	struct answer answer;
 	uint64_t bytes;
+	bool fits;
 
 	if (!params || size < bytes_at + sizeof(uint64_t))
 		return site_refuse(site, RM_ERR_INVALID_ARGUMENT, "memory without a size");
 	bytes = get64(params + bytes_at);
-	if (!has_room(warden, bytes) || !site_may_have(site, bytes))
+	fits = has_room(warden, bytes);
+	if (!fits && site_waits_for_room(site, bytes))
+		return (struct answer){ ANSWER_LATER, 0 };
+	if (!fits || !site_may_have(site, bytes))
 		return refuse_memory(site, bytes);
 	if (!perform_made(site, params, size, &answer))
 		return answer;

@@ -4,19 +4,35 @@
 
 #include "warden/state.h"
 
+static struct warden_mem_ask mem_ask(const struct site *site, uint64_t bytes)
+{
+	const struct warden *warden = site->warden;
+
+	return (struct warden_mem_ask){ .pid = site->process->pid,
+					.bytes = bytes,
+					.used_bytes = ledger_used(warden->ledger),
+					.most_bytes = ledger_most_used(warden->ledger),
+					.limit_bytes = ledger_limit(warden->ledger),
+					.gpu_bytes = warden->device->mem_bytes };
+}
+
 bool site_may_have(struct site *site, uint64_t bytes)
 {
-	struct warden *warden = site->warden;
-	const struct warden_hooks *hooks = &warden->options.hooks;
-	struct warden_mem_ask ask = { .pid = site->process->pid, .bytes = bytes };
+	const struct warden_hooks *hooks = &site->warden->options.hooks;
+	struct warden_mem_ask ask = mem_ask(site, bytes);
 
-	if (!hooks->mem_alloc)
-		return true;
-	ask.used_bytes = ledger_used(warden->ledger);
-	ask.most_bytes = ledger_most_used(warden->ledger);
-	ask.limit_bytes = ledger_limit(warden->ledger);
-	ask.gpu_bytes = warden->device->mem_bytes;
-	return hooks->mem_alloc(hooks->context, &ask);
+	return !hooks->mem_alloc || hooks->mem_alloc(hooks->context, &ask);
+}
+
+bool site_waits_for_room(struct site *site, uint64_t bytes)
+{
+	const struct warden_hooks *hooks = &site->warden->options.hooks;
+	struct warden_mem_ask ask = mem_ask(site, bytes);
+
+	if (!hooks->make_room || site->has_asked || !ask.limit_bytes)
+		return false;
+	site->has_asked = true;
+	return hooks->make_room(hooks->context, &ask) && site_defer(site);
 }
 
 static void count_one(void *context, struct ledger_object *object)

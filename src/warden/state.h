@@ -106,6 +106,7 @@ struct run {
 
 struct deferred {
 	struct seccomp_notif request;
+	bool has_asked;	       /* for room, and waits for that */
 	struct run *run;       /* on whose listener it is answered */
 	struct deferred *next; /* warden::deferred */
 };
@@ -150,12 +151,13 @@ struct site {
 	uint8_t arg[RM_ARG_MAX];
 	bool is_untold;	   /* a result could not be written to the program's memory */
 	bool has_reopened; /* its memory_fd: once is enough */
+	bool has_asked;	   /* for room: likewise */
 };
 
 enum answer_kind {
 	ANSWER_PASS,   /* let the kernel do it */
 	ANSWER_RETURN, /* value is the call's result, or -errno */
-	ANSWER_LATER,  /* none now: kept until the vGPU is resumed, or nobody waits for it any more */
+	ANSWER_LATER, /* none now: kept until the vGPU is resumed or room was made, or nobody waits for it any more */
 };
 struct answer {
 	enum answer_kind kind;
@@ -286,6 +288,9 @@ struct answer site_told(struct site *site);
 bool told_is_mine(uint32_t control);
 
 /* hooks.c */
+/* Memory that does not fit: whether the call waits for room, with ANSWER_LATER. */
+bool site_waits_for_room(struct site *site, uint64_t bytes);
+bool site_defer(const struct site *site); /* warden.c */
 bool site_may_have(struct site *site, uint64_t bytes);
 bool site_may_begin(struct site *site, struct warden_ctx_ask *ask);
 

@@ -217,26 +217,30 @@ static struct answer device_mmap(struct site *site)
 	}
 }
 
-static bool defer(struct warden *warden, struct run *run, const struct seccomp_notif *request)
+bool site_defer(const struct site *site)
 {
+	struct warden *warden = site->warden;
 	struct deferred *deferred = calloc(1, sizeof(*deferred));
 
 	if (!deferred)
 		return false;
-	deferred->request = *request;
-	deferred->run = run;
+	deferred->request = *site->request;
+	deferred->run = site->run;
+	deferred->has_asked = site->has_asked;
 	*warden->deferred_end = deferred;
 	warden->deferred_end = &deferred->next;
 	return true;
 }
 
-static struct answer handle(struct warden *warden, struct run *run, const struct seccomp_notif *request)
+static struct answer handle(struct warden *warden, struct run *run, const struct seccomp_notif *request,
+			    bool has_asked)
 {
 	bool is_ioctl = request->data.nr == SYS_ioctl;
 	struct site site = { .warden = warden,
 			     .run = run,
 			     .request = request,
-			     .fd = (int)request->data.args[is_ioctl ? 0 : 4] };
+			     .fd = (int)request->data.args[is_ioctl ? 0 : 4],
+			     .has_asked = has_asked };
 
 	site.file = classify(&site);
 	if (site.file == DEVICE_FILE_NONE)
@@ -245,7 +249,7 @@ static struct answer handle(struct warden *warden, struct run *run, const struct
 	site.process = process_of(warden, run, (pid_t)request->pid);
 	if (!site.process)
 		return RETURN(-EIO);
-	if (warden->is_stopped && defer(warden, run, request))
+	if (warden->is_stopped && site_defer(&site))
 		return (struct answer){ ANSWER_LATER, 0 };
 	/* The number we looked up may have changed hands before we did. */
 	if (!is_still_waiting(run, request->id))
@@ -262,7 +266,7 @@ static void work_one(struct warden *warden, struct run *run)
 	memset(&request, 0, sizeof(request));
 	if (ioctl(run->listener, SECCOMP_IOCTL_NOTIF_RECV, &request) < 0)
 		return;
-	answer = handle(warden, run, &request);
+	answer = handle(warden, run, &request, false);
 	if (answer.kind != ANSWER_LATER)
 		send_answer(run, request.id, answer);
 }
@@ -381,13 +385,22 @@ static void answer_deferred(struct warden *warden)
 	warden->deferred_end = &warden->deferred;
 	while (waiting) {
 		struct deferred *next = waiting->next;
-		struct answer answer = handle(warden, waiting->run, &waiting->request);
+		struct answer answer = handle(warden, waiting->run, &waiting->request, waiting->has_asked);
 
 		if (answer.kind != ANSWER_LATER)
 			send_answer(waiting->run, waiting->request.id, answer);
 		free(waiting);
 		waiting = next;
 	}
+}
+
+/* While it is stopped what waits for room waits on with everything else. */
+void warden_room_made(struct warden *warden)
+{
+	pthread_mutex_lock(&warden->lock);
+	if (!warden->is_stopped)
+		answer_deferred(warden);
+	pthread_mutex_unlock(&warden->lock);
 }
 
 static int resume(struct warden *warden, struct bf_error *err)

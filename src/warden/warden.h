@@ -36,6 +36,9 @@ struct warden_ctx_ask {
 struct warden_hooks {
 	/* Memory that fits. False: the program is told that there is none. */
 	bool (*mem_alloc)(void *context, const struct warden_mem_ask *ask);
+	/* Memory that does not fit. True: it is being seen to, the program waits, and warden_room_made is called whatever
+	 * comes of it; then what does not fit is refused. */
+	bool (*make_room)(void *context, const struct warden_mem_ask *ask);
 	/* A channel group. False: the program is told that there is no room for one. */
 	bool (*ctx_init)(void *context, struct warden_ctx_ask *ask);
 	void *context;
@@ -95,6 +98,7 @@ int warden_resume(struct warden *warden, struct bf_error *err);
 int warden_set_timeslice(struct warden *warden, uint64_t us, struct bf_error *err);
 int warden_set_interleave(struct warden *warden, int level, struct bf_error *err);
 int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err);
+void warden_room_made(struct warden *warden); /* see warden_hooks */
 
 /* How long the vGPU has had the GPU: the sum over all channel groups that it has or ever had, of the time that each
  * held the GPU. Groups take turns, so of groups with a turn each the sum is time that nobody else had; groups that were

@@ -168,6 +168,20 @@ status 0 "$belfry" policy dump
 has_line '^v2' "$work/out" || fail "the policy does not know that a vGPU is gone: $(cat "$work/out"; timeout 20 "$belfry" policy ls)"
 status 0 "$belfry" policy unload
 
+# Memory moves from one vGPU of an owner to another's programs, if a policy says so; never below what is in use.
+status 0 "$belfry" create giver --mem 128M
+status 0 "$belfry" create taker --mem 32M
+status 0 "$belfry" run taker -- "$BELFRY_BUILD_DIR/tests/gpu/gpu_exact" --limit $((32 << 20))
+mem_of() { figure "$1" mem.limit; }
+status 0 "$belfry" policy load "$objects/makes_room.bpf.o"
+status 0 "$belfry" run taker -- "$BELFRY_BUILD_DIR/tests/gpu/gpu_exact"
+until_so is_so 'h["mem_pressure"]["calls"] > 0'
+[ $(($(mem_of giver) + $(mem_of taker))) = $((160 << 20)) ] && [ "$(mem_of taker)" -gt $((64 << 20)) ] ||
+	fail "memory did not move: giver $(mem_of giver), taker $(mem_of taker): $(grep -E 'room|memory' "$work/log" | tail -3)"
+status 0 "$belfry" rm giver
+status 0 "$belfry" rm taker
+status 0 "$belfry" policy unload
+
 # One that does wrong is put out, says why, and nobody notices; the next takes its place.
 status 0 "$belfry" policy load "$objects/errs_later.bpf.o"
 until_so is_so 'p[0]["out"] and "returned 7" in p[0]["why"]'
