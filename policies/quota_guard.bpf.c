@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* quota_guard: a program that would run out of memory in the middle fails at its start instead. Of each vGPU it learns how
  * much one program usually comes to need; a new program beside others is refused its first allocation where that would
- * not fit into what is left. When somebody needs room the vGPU with the most unused memory gives it.
+ * not fit into what is left. With make_room, a vGPU that needs more gets it from the one with the most unused memory.
  *
  * What a program has is not told, only what it asks for and what its vGPU uses: the lesser of the two is taken, which is too
  * much for a program that frees and asks again. A program with its vGPU to itself is never refused.
@@ -13,6 +13,7 @@
 
 const volatile __u32 headroom_ppm = 50000; /* on top of what was learned */
 const volatile __u32 forget_ppm = 10000;   /* of what was learned, at each new program */
+const volatile __u32 make_room = 0;	   /* 1: a vGPU may grow at the cost of its owner's others */
 
 struct learned {
 	__u64 peak_bytes;	       /* of one program */
@@ -107,6 +108,8 @@ int quota_guard_mem_alloc(struct belfry_mem_alloc *ctx)
 	else
 		ctx->verdict = judge_new(ctx, learned);
 	all = ctx->used_bytes + ctx->bytes;
+	if (ctx->verdict == BELFRY_MEM_ALLOW && all > ctx->limit_bytes && make_room)
+		ctx->verdict = BELFRY_MEM_MAKE_ROOM;
 	if (ctx->verdict != BELFRY_MEM_ALLOW || all > ctx->limit_bytes)
 		return BELFRY_PROPOSE;
 	bpf_map_update_elem(&asked, &program, &total, BPF_ANY);

@@ -144,6 +144,7 @@ static void a_stream_waits_for_an_event_of_another_gpu(void)
 static void the_time_between_events_is_the_gpus(void)
 {
 	CUfunction count;
+	CUstream stream;
 	CUevent start, end, timeless;
 	uint32_t rounds = 20000;
 	void *params[] = { &rounds };
@@ -155,10 +156,13 @@ static void the_time_between_events_is_the_gpus(void)
 	CU(cuEventCreate(&end, 0));
 	CU(cuEventCreate(&timeless, CU_EVENT_DISABLE_TIMING));
 	CU_FAILS(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime_v2(&ms, start, end));
-	CU(cuEventRecord(start, NULL));
-	CU(cuLaunchKernel(count, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
-	CU(cuEventRecord(end, NULL));
-	CU(cuEventRecord(timeless, NULL));
+	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	hold(stream); /* so that no time passes in which we have not submitted the next yet */
+	CU(cuEventRecord(start, stream));
+	CU(cuLaunchKernel(count, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL));
+	CU(cuEventRecord(end, stream));
+	CU(cuEventRecord(timeless, stream));
+	let_go();
 	CU(cuEventSynchronize(end));
 	CU(cuEventElapsedTime_v2(&ms, start, end));
 	CHECK(ms >= 2.0f && ms < 5.0f); /* of the GPU's time, however busy the host is */
@@ -168,6 +172,7 @@ static void the_time_between_events_is_the_gpus(void)
 	CU(cuEventDestroy_v2(start));
 	CU(cuEventDestroy_v2(end));
 	CU(cuEventDestroy_v2(timeless));
+	CU(cuStreamDestroy_v2(stream));
 }
 
 static void there_is_no_time_before_both_are_done(void)
