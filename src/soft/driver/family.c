@@ -11,7 +11,7 @@
 
 #include "base/own.h"
 
-enum { KNOWN = 1024, ROOTS_MAX = 4096, GENERATIONS_MAX = 4096 };
+enum { KNOWN = 1024, ROOTS_MAX = 4096, GENERATIONS_MAX = 4096, CLIMBS_MAX = 64 };
 
 /* A number is used again, the time it was given at is not. */
 struct root {
@@ -107,20 +107,33 @@ static pid_t supervisor_below(struct family *family, pid_t pid)
 	return 0;
 }
 
-/* The supervisor of the nearest root above a process, 0 if there is none, or -ESRCH if it cannot be told any more. */
-static pid_t find_above(struct family *family, pid_t pid)
+/* Once up the line: the supervisor of the nearest root above, 0 if there is none, -EAGAIN if somebody on the way has died
+ * meanwhile. */
+static pid_t climb(struct family *family, pid_t pid)
 {
 	for (unsigned i = 0; i < GENERATIONS_MAX && pid > 1; i++) {
 		uint64_t start;
 		pid_t found;
 
 		if (look_up(pid, &pid, &start))
-			return -ESRCH;
+			return -EAGAIN;
 		found = supervisor_below(family, pid);
 		if (found)
 			return found;
 	}
 	return 0;
+}
+
+/* Whoever loses a parent gets another one above, so it is looked at again from the beginning, as long as the process itself
+ * is there. -ESRCH if it cannot be told any more. */
+static pid_t find_above(struct family *family, pid_t pid)
+{
+	pid_t found = -EAGAIN, parent;
+	uint64_t start;
+
+	for (unsigned i = 0; i < CLIMBS_MAX && found == -EAGAIN && !look_up(pid, &parent, &start); i++)
+		found = climb(family, pid);
+	return found == -EAGAIN ? -ESRCH : found;
 }
 
 static pid_t supervisor_of(struct family *family, pid_t pid)
