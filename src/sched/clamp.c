@@ -41,13 +41,6 @@ static uint32_t most_overdue(const struct belfry_vgpu *table, const struct belfr
 	return most;
 }
 
-static uint64_t fair_slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
-{
-	uint64_t ns = head->round_ns * vgpu->part_ppm / BELFRY_WHOLE_PPM;
-
-	return ns < head->slice_min_ns ? head->slice_min_ns : ns;
-}
-
 /* Long enough to have what is owed to it, and no longer than it would be anyway. */
 static uint64_t debt_slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
 {

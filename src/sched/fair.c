@@ -11,7 +11,7 @@ static bool is_due(const struct belfry_head *head, const struct belfry_vgpu *vgp
 	return vgpu->class == BELFRY_LATENCY && !is_ahead && vgpu->window_used_ns < vgpu->window_promised_ns;
 }
 
-static uint64_t slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
+uint64_t fair_slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
 {
 	uint64_t ns = head->round_ns * vgpu->part_ppm / BELFRY_WHOLE_PPM;
 
@@ -36,7 +36,7 @@ void sched_fair_pick(const struct belfry_vgpu *table, struct belfry_pick *ctx)
 			ctx->choice = i;
 		}
 	}
-	ctx->slice_ns = best ? slice(&ctx->head, best) : 0;
+	ctx->slice_ns = best ? fair_slice(&ctx->head, best) : 0;
 	ctx->units = 0;
 	ctx->beside = BELFRY_NOBODY;
 }

@@ -167,6 +167,9 @@ void tell_missed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t took_ns)
 /* The policy is not asked any more, for this reason. */
 void sched_fail_policy(struct sched *sched, const char *why);
 
+/* fair.c */
+uint64_t fair_slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu);
+
 /* clamp.c */
 /* What is owed to it, of what may be; more than 1: nobody else is picked before it. */
 double vgpu_owed_part(const struct sched *sched, const struct sched_vgpu *vgpu);
