@@ -68,17 +68,4 @@ int gpreempt_tick(struct belfry_tick *ctx)
 	return BELFRY_PROPOSE;
 }
 
-/* From its first moment, where its vGPU is known already. */
-BELFRY_HOOK(ctx_init)
-int gpreempt_ctx_init(struct belfry_ctx_init *ctx)
-{
-	const struct belfry_vgpu *vgpu = belfry_vgpu(ctx->head.vgpu);
-
-	if (!vgpu)
-		return BELFRY_DEFAULT;
-	ctx->timeslice_us = vgpu->class == BELFRY_LATENCY ? latency_timeslice_us : throughput_timeslice_us;
-	ctx->interleave = vgpu->class == BELFRY_LATENCY ? latency_interleave : throughput_interleave;
-	return BELFRY_PROPOSE;
-}
-
 BELFRY_POLICY("gpreempt", "fixed slices and turns for each class; latency preempts at once");

@@ -227,7 +227,6 @@ static void edf_takes_the_earliest_and_stops_who_is_clearly_later(void **state)
 
 static void gpreempt_goes_by_class_alone(void **state)
 {
-	struct belfry_ctx_init made = { .interleave = -1 };
 	struct belfry_tick ctx;
 
 	(void)state;
@@ -245,11 +244,6 @@ static void gpreempt_goes_by_class_alone(void **state)
 	ctx = tick(1);
 	assert_int_equal(ctx.timeslice_us, 1000000);
 	assert_int_equal(ctx.interleave, 2);
-	made.head = head(BELFRY_HOOK_CTX_INIT, 0, sizeof(made));
-	assert_int_equal(call("ctx_init", &made, sizeof(made)), BELFRY_PROPOSE);
-	assert_int_equal(made.timeslice_us, 200);
-	made.head.vgpu = BELFRY_NOBODY;
-	assert_int_equal(call("ctx_init", &made, sizeof(made)), BELFRY_DEFAULT);
 	table[1].flags = table[2].flags = 0;
 	assert_int_equal(pick().slice_ns, 50 * MS);
 }
