@@ -33,6 +33,11 @@ struct device_use {
 	uint64_t borrowed_bytes; /* another's, imported here */
 };
 
+/* How busy its SMs and its memory bus were, all programs together. */
+struct device_load {
+	uint32_t sm_ppm, mem_ppm;
+};
+
 struct device;
 
 struct device_ops {
@@ -63,6 +68,8 @@ struct device_ops {
 	/* How long a channel group has had the GPU, through its client's control file. NULL: the device cannot tell. */
 	int (*time_of)(struct device *device, int control_fd, uint32_t client, uint32_t group,
 		       uint64_t *gpu_ns);
+	/* How busy it was since this was last asked; one caller. -EAGAIN: it is not known yet. NULL: the device cannot tell. */
+	int (*load)(struct device *device, struct device_load *load);
 };
 
 struct device {
