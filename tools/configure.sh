@@ -8,7 +8,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 {
 	printf '%s\n' "${CC:-}" "$@"
-	find src tests bench -name '*.[ch]' -o -path '*e2e/*' -name 'test_*' | LC_ALL=C sort
+	find src tests bench policies -name '*.[ch]' -o -path '*e2e/*' -name 'test_*' | LC_ALL=C sort
 } >"$scratch/now"
 
 if [ -f "$build/build.ninja" ]; then

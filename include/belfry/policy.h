@@ -55,7 +55,7 @@ enum belfry_hook {
 	BELFRY_HOOK_MEM_ALLOC, /* belfry_mem_alloc: a program asks for memory */
 	BELFRY_HOOK_MEM_PRESSURE, /* belfry_mem_pressure: somebody needs room: whose limit is to be lowered? */
 	BELFRY_HOOK_OBJECTIVE_MISSED, /* belfry_objective: a submission took longer than the objective */
-	BELFRY_HOOK_FAULT,	      /* belfry_fault: reserved: not called yet */
+	BELFRY_HOOK_FAULT,	      /* belfry_fault: a fault on the GPU ended a program's context */
 	BELFRY_HOOK_MODULE_LOAD,      /* reserved for probes: not called yet */
 	BELFRY_HOOKS,
 };
@@ -216,7 +216,8 @@ struct belfry_objective {
 struct belfry_fault {
 	struct belfry_head head;
 	__u64 id;
-	__u32 pid, code;
+	__u32 pid;
+	__u32 code; /* as the driver calls it: an Xid, like 31 for an address that is not there */
 };
 
 /* What every policy object says of itself; made by BELFRY_POLICY. */

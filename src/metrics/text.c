@@ -127,6 +127,8 @@ static const struct family families[] = {
 	  NULL },
 	{ "belfry_vgpu_missed_objectives_total", "counter",
 	  "Submissions that took longer than the objective.", SCOPE_VGPU, NULL, "latency.missed", 1, NULL },
+	{ "belfry_vgpu_faults_total", "counter", "Faults on the GPU that ended a context of its programs.",
+	  SCOPE_VGPU, NULL, "faults.count", 1, NULL },
 	{ "belfry_vgpu_memory_high_water_bytes", "gauge", "The most device memory it has used.", SCOPE_VGPU,
 	  NULL, "mem.most", 1, NULL },
 };

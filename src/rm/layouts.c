@@ -6,16 +6,17 @@
 
 /* What has not moved between 570 and 595. */
 #define LAYOUT_COMMON \
-	.channel_size = 368, .channel_gpfifo_offset = 8, .channel_gpfifo_entries = 16, .channel_flags = 20, \
-	.channel_userd_memory = 32, .channel_userd_offset = 64, .channel_engine_type = 128, \
-	.memory_size = 128, .memory_flags = 8, .memory_attr = 24, .memory_bytes = 64, .device_size = 56, \
-	.device_instance = 0, .subdevice_size = 4, .group_size = 20, .doorbell_size = 2, \
-	.graphics_size = 16, .copy_size = 8, .video_size = 12, .context_share_size = 12, .pids_size = 3812, \
-	.pids_count = 8, .pids_table = 12, .pids_max = 950, .pid_info_size = 14408, .pid_info_max = 200, \
-	.pid_info_list = 8, .pid_info_stride = 72, .pid_info_private = 16, .pid_info_owned = 24, \
-	.pid_info_duped = 32, .fb_info_list = 4, .disable_size = 536, .disable_count = 4, \
-	.disable_clients = 24, .disable_channels = 280, .disable_max = 64, .id_info_v2_size = 32, \
-	.id_info_v2_gpu_id = 0, .id_info_v2_device_instance = 8, .id_info_v2_subdevice_instance = 12
+	.channel_size = 368, .channel_error_memory = 0, .channel_gpfifo_offset = 8, \
+	.channel_gpfifo_entries = 16, .channel_flags = 20, .channel_userd_memory = 32, \
+	.channel_userd_offset = 64, .channel_engine_type = 128, .memory_size = 128, .memory_flags = 8, \
+	.memory_attr = 24, .memory_bytes = 64, .device_size = 56, .device_instance = 0, .subdevice_size = 4, \
+	.group_size = 20, .doorbell_size = 2, .graphics_size = 16, .copy_size = 8, .video_size = 12, \
+	.context_share_size = 12, .pids_size = 3812, .pids_count = 8, .pids_table = 12, .pids_max = 950, \
+	.pid_info_size = 14408, .pid_info_max = 200, .pid_info_list = 8, .pid_info_stride = 72, \
+	.pid_info_private = 16, .pid_info_owned = 24, .pid_info_duped = 32, .fb_info_list = 4, \
+	.disable_size = 536, .disable_count = 4, .disable_clients = 24, .disable_channels = 280, \
+	.disable_max = 64, .id_info_v2_size = 32, .id_info_v2_gpu_id = 0, .id_info_v2_device_instance = 8, \
+	.id_info_v2_subdevice_instance = 12
 
 static const struct rm_layout layouts[] = {
 	{

@@ -129,6 +129,7 @@ struct rm_layout {
 	bool is_measured;   /* run against the real driver; false: from its public source alone */
 
 	uint32_t channel_size; /* NV_CHANNEL_ALLOC_PARAMS */
+	uint32_t channel_error_memory;
 	uint32_t channel_gpfifo_offset, channel_gpfifo_entries, channel_flags;
 	uint32_t channel_userd_memory, channel_userd_offset, channel_engine_type;
 
@@ -167,6 +168,13 @@ const struct rm_layout *rm_layout_at(unsigned index);
  * addresses. These two bits deny that whoever asks (alloc_channel.h). */
 #define RM_CHANNEL_DENY_PHYSICAL_CE (1u << 7)
 #define RM_CHANNEL_DENY_AUTH_PRIV (1u << 22)
+
+/* NvNotification, at the start of the memory that a channel's parameters name for errors: `u64` time, `u32` reason (an
+ * Xid), `u16` details, `u16` status, which is written last. Every channel of a group gets one (kernel_rc_notification.c). */
+#define RM_NOTIFIER_BYTES 16u
+#define RM_NOTIFIER_REASON 8u
+#define RM_NOTIFIER_STATUS 14u
+#define RM_NOTIFIER_HAPPENED 0xffffu
 
 /* How many bytes of parameters an allocation of this class takes when the caller says 0 ("as usual").
  * 0: the class takes none. -1 if Belfry does not know, in which case the call cannot be made on the caller's

@@ -5,7 +5,7 @@
  * worker that serves their driver calls. gpu::lock guards everything here but what is said to be one thread's own.
  * Slow things are not done under it: a vGPU that is in use without the lock is pinned, and not removed.
  * gpu::policy_lock is for those who hold a warden's lock and so must not wait for gpu::lock: it guards which policies there
- * are, is the last to be taken, and nothing is waited for under it. */
+ * are and what faults are to be told, is the last to be taken, and nothing is waited for under it. */
 #ifndef BELFRY_SERVER_GPU_H
 #define BELFRY_SERVER_GPU_H
 
@@ -40,7 +40,14 @@ struct run {
 	struct run *next; /* vgpu::runs */
 };
 
-enum { VGPU_PIDS = 64 };
+enum { VGPU_PIDS = 64, VGPU_FAULTS = 8 };
+
+/* A program came to grief on the GPU. */
+struct fault {
+	uint64_t at_ns;
+	pid_t pid;
+	uint32_t code; /* an Xid */
+};
 
 /* What the operator has asked for. */
 enum vgpu_order { VGPU_FREE, VGPU_HELD, VGPU_STOPPED };
@@ -80,6 +87,11 @@ struct vgpu {
 	uint64_t id;		     /* sched's, for those who may outlive its sched_vgpu */
 	struct seat *seat;	     /* its own policy; NULL: none. Changes under both locks */
 	_Atomic uint64_t wants_room; /* bytes that a program waits for; see gpu_room.c */
+	/* See gpu_faults.c. */
+	struct fault new_faults[VGPU_FAULTS]; /* not told yet: under policy_lock, as is their number */
+	unsigned new_fault_count;
+	uint64_t fault_count; /* ever */
+	struct fault last_fault;
 
 	struct vgpu *next; /* gpu::vgpus */
 };
@@ -114,6 +126,7 @@ enum trace_kind {
 	TRACE_SET,
 	TRACE_HERE,
 	TRACE_GONE,
+	TRACE_FAULT,
 };
 struct trace_event {
 	uint64_t at_ns, value;
@@ -285,6 +298,13 @@ void trace_name(struct vgpu *vgpu);
 
 /* gpu_room.c: the main thread's, without the lock */
 void rooms_make(struct gpu *gpu);
+
+/* gpu_faults.c */
+/* Under the warden's lock, and so without gpu::lock. */
+void fault_came(struct vgpu *vgpu, pid_t pid, uint32_t code);
+void faults_tell(struct gpu *gpu);	/* the main thread's, without the lock */
+void faults_end(struct vgpu *vgpu);	/* it is being removed. With the lock, which is let go for a while */
+const char *fault_words(uint32_t code); /* what an Xid means; NULL: it is not a common one */
 
 struct sched_options gpu_sched_options(const struct gpu *gpu);
 struct sched_share gpu_sched_share(const struct spec *spec);

@@ -140,9 +140,16 @@ static bool ctx_init(void *context, struct warden_ctx_ask *asked)
 	return true;
 }
 
+static void fault(void *context, pid_t pid, uint32_t code)
+{
+	fault_came(context, pid, code);
+}
+
 struct warden_hooks policy_hooks(struct vgpu *vgpu)
 {
-	return (struct warden_hooks){
-		.mem_alloc = mem_alloc, .make_room = make_room, .ctx_init = ctx_init, .context = vgpu
-	};
+	return (struct warden_hooks){ .mem_alloc = mem_alloc,
+				      .make_room = make_room,
+				      .ctx_init = ctx_init,
+				      .fault = fault,
+				      .context = vgpu };
 }

@@ -98,6 +98,20 @@ static void say_past(FILE *to, const struct vgpu *vgpu, const struct sched_repor
 	}
 }
 
+static void say_fault(FILE *to, const struct vgpu *vgpu)
+{
+	const struct fault *fault = &vgpu->last_fault;
+	const char *what = fault_words(fault->code);
+	char ago[32];
+
+	if (!vgpu->fault_count)
+		return;
+	fprintf(to,
+		"A fault on the GPU ended a context of process %d, %s ago: Xid %u%s%s%s. There were %llu.\n",
+		fault->pid, format_ns(bf_now_ns() - fault->at_ns, ago, sizeof(ago)), fault->code,
+		what ? " (" : "", what ? what : "", what ? ")" : "", (unsigned long long)vgpu->fault_count);
+}
+
 static char *words(const struct vgpu *vgpu, const struct sched_report *report)
 {
 	char *text = NULL;
@@ -109,6 +123,7 @@ static char *words(const struct vgpu *vgpu, const struct sched_report *report)
 	say_now(to, vgpu, report);
 	say_share(to, vgpu, report);
 	say_past(to, vgpu, report);
+	say_fault(to, vgpu);
 	decisions_say(to, vgpu);
 	if (fclose(to)) {
 		free(text);

@@ -171,6 +171,19 @@ static void put_turns(struct json_object *to, const struct sched_report *report)
 	json_object_object_add(to, "rides", json_object_new_boolean(report->is_rider));
 }
 
+static struct json_object *faults_json(const struct vgpu *vgpu)
+{
+	struct json_object *faults = json_object_new_object();
+
+	put_number(faults, "count", vgpu->fault_count);
+	if (!vgpu->fault_count)
+		return faults;
+	put_number(faults, "xid", vgpu->last_fault.code);
+	put_number(faults, "pid", (uint64_t)vgpu->last_fault.pid);
+	put_number(faults, "age_ns", bf_now_ns() - vgpu->last_fault.at_ns);
+	return faults;
+}
+
 static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_report *warden)
 {
 	struct json_object *to = json_object_new_object();
@@ -202,6 +215,7 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 	put_number(to, "calls", warden->calls);
 	put_number(to, "refusals", warden->refusals);
 	put_number(to, "probes", vgpu->probes);
+	json_object_object_add(to, "faults", faults_json(vgpu));
 	json_object_object_add(to, "submissions", submissions_json(warden));
 	json_object_object_add(to, "processes", processes_json(warden));
 	json_object_object_add(to, "runs", runs_json(vgpu));

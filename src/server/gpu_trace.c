@@ -162,6 +162,9 @@ static void write_event(struct writer *writer, struct track *track, const struct
 	case TRACE_HERE:
 		instant(writer, event, "created");
 		break;
+	case TRACE_FAULT:
+		instant(writer, event, "fault (Xid)");
+		break;
 	case TRACE_GONE:
 		end_spans(writer, track, event->at_ns);
 		instant(writer, event, "removed");

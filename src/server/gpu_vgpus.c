@@ -195,6 +195,7 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 		if (gpu->talkers[i].vgpu == vgpu)
 			gpu->talkers[i].vgpu = NULL;
 	wait_unpinned(vgpu);
+	faults_end(vgpu);
 	policy_leave(vgpu);
 	wait_unpinned(vgpu); /* the lock was let go */
 	sched_report(gpu->sched, vgpu->sched, &report);

@@ -17,6 +17,7 @@ static void audit(struct warden *warden)
 	roots_audit(warden);
 	if (!warden->clients)
 		return;
+	warden_look_for_faults(warden);
 	warden_reconcile(warden);
 	if (++warden->audits % MANAGED_EVERY == 0)
 		warden_audit_managed(warden);

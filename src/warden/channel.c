@@ -70,6 +70,7 @@ static void channel_free(struct warden *warden, struct channel *channel)
 		warden->device->ops->unview(warden->device,
 					    &channel->page); /* the driver's channel keeps it */
 	view_put(warden, channel->view);
+	view_put(warden, channel->notifier);
 	free(channel);
 }
 
@@ -82,6 +83,23 @@ static uint32_t next_page_handle(struct warden *warden, uint32_t client)
 						   : warden->next_page_handle + 1;
 	while (ledger_find(warden->ledger, client, warden->next_page_handle));
 	return warden->next_page_handle;
+}
+
+/* Where the driver will write if the channel comes to grief. Without it the channel is as good, and faults are not known. */
+static struct view *notifier_get(struct warden *warden, int control_fd, uint32_t client,
+				 uint32_t memory_handle)
+{
+	const struct ledger_object *memory = ledger_find(warden->ledger, client, memory_handle);
+	struct bf_error err = { 0 };
+	struct view *view;
+
+	if (!memory || (memory->kind != RM_KIND_VIDMEM && memory->kind != RM_KIND_SYSMEM) ||
+	    memory->bytes < RM_NOTIFIER_BYTES)
+		return NULL;
+	view = view_get(warden, control_fd, client, memory, &err);
+	if (!view)
+		bf_log(BF_LOG_DEBUG, "an error notifier cannot be seen: %s", err.text);
+	return view;
 }
 
 /* Everything a channel needs before the driver makes it. */
@@ -169,7 +187,7 @@ struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t si
 	struct ledger_object *object = NULL;
 	struct bf_error err = { 0 };
 	struct channel *channel;
-	uint32_t memory;
+	uint32_t memory, error_memory;
 	uint64_t offset;
 
 	if (control_fd < 0)
@@ -178,6 +196,7 @@ struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t si
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	memcpy(&memory, params + layout->channel_userd_memory, sizeof(memory));
 	memcpy(&offset, params + layout->channel_userd_offset, sizeof(offset));
+	memcpy(&error_memory, params + layout->channel_error_memory, sizeof(error_memory));
 	deny_privilege(site, params);
 	channel = channel_prepare(site, control_fd, client, memory, offset, &err);
 	if (!channel || make_on_page(site, control_fd, client, channel, params, size, &err)) {
@@ -198,6 +217,7 @@ struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t si
 		return RETURN(-ENOMEM);
 	}
 	object->attached = channel;
+	channel->notifier = notifier_get(warden, control_fd, client->handle, error_memory);
 	warden->channels++;
 	return RETURN(0);
 }
@@ -208,6 +228,7 @@ void channel_gone(struct warden *warden, struct ledger_object *object)
 
 	if (!channel)
 		return;
+	channel_look_for_fault(warden, object);
 	warden->channels--;
 	channel_free(warden, channel);
 }

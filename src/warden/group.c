@@ -89,12 +89,13 @@ struct answer site_group_control(struct site *site)
 	return RETURN(rc);
 }
 
-static struct group *group_make(struct ledger_object *object)
+struct group *group_get(struct ledger_object *object)
 {
 	struct group *group = object->attached;
 
-	if (!group)
-		group = object->attached = calloc(1, sizeof(*group));
+	if (group)
+		return group;
+	group = object->attached = calloc(1, sizeof(*group));
 	if (group)
 		group->interleave = -1;
 	return group;
@@ -106,7 +107,7 @@ void group_begin(struct ledger_object *object, const struct warden_ctx_ask *ask)
 
 	if (!object || (!ask->timeslice_us && ask->interleave < 0))
 		return;
-	group = group_make(object);
+	group = group_get(object);
 	if (!group)
 		return;
 	group->timeslice_us = ask->timeslice_us;
@@ -148,7 +149,7 @@ struct time_visit {
 static void ask_time(void *context, struct ledger_object *object)
 {
 	struct time_visit *visit = context;
-	struct group *group = object->attached ? object->attached : group_make(object);
+	struct group *group = group_get(object);
 	uint64_t had_ns;
 
 	if (!group)

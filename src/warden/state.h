@@ -68,6 +68,8 @@ struct channel {
 	struct process *process; /* whose bells ring it; gone when gate is NULL */
 	struct view *view;
 	struct device_view page; /* what the GPU reads */
+	struct view *notifier;	 /* where the driver writes that it had to end the channel; NULL: not known */
+	bool is_fault_told;
 	struct gate_channel *gate;
 	uint32_t token;
 	uint64_t idle_at; /* what had been passed on when it was last found to have nothing to do: idle.c */
@@ -88,8 +90,9 @@ struct passed_root {
 	struct passed_root *next; /* warden::roots */
 };
 
-/* Kept with a ledger object of kind GROUP, once its time was asked for. */
+/* Kept with a ledger object of kind GROUP, from when there is something to keep. */
 struct group {
+	bool is_fault_told;
 	uint64_t had_ns;
 	uint64_t timeslice_us; /* its own, from its beginning on; 0: none */
 	int interleave;	       /* likewise; -1: none */
@@ -294,7 +297,13 @@ bool site_defer(const struct site *site); /* warden.c */
 bool site_may_have(struct site *site, uint64_t bytes);
 bool site_may_begin(struct site *site, struct warden_ctx_ask *ask);
 
+/* faults.c */
+/* Look at every channel; and at one that is about to go. */
+void warden_look_for_faults(struct warden *warden);
+void channel_look_for_fault(struct warden *warden, struct ledger_object *object);
+
 /* group.c */
+struct group *group_get(struct ledger_object *object); /* NULL: out of memory */
 /* What was answered for a group that is there now. */
 void group_begin(struct ledger_object *object, const struct warden_ctx_ask *ask);
 /* The timeslice, or the level, of the whole vGPU is set from now on. */

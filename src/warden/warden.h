@@ -41,6 +41,8 @@ struct warden_hooks {
 	bool (*make_room)(void *context, const struct warden_mem_ask *ask);
 	/* A channel group. False: the program is told that there is no room for one. */
 	bool (*ctx_init)(void *context, struct warden_ctx_ask *ask);
+	/* Not a question: the driver had to end a channel group of this process, for that reason (an Xid). */
+	void (*fault)(void *context, pid_t pid, uint32_t code);
 	void *context;
 };
 
@@ -88,6 +90,9 @@ int warden_fd(const struct warden *warden);
 bool warden_work(struct warden *warden);
 /* Compare the ledger with the driver's figures, and end who has more than it was given. Once a second. */
 void warden_audit(struct warden *warden);
+
+/* Tell of faults that nobody was told of yet (warden_hooks). It is done by itself, but within a second at worst. */
+void warden_tell_faults(struct warden *warden);
 
 /* Close the gate; open it. */
 void warden_hold(struct warden *warden);

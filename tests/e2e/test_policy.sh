@@ -168,6 +168,34 @@ status 0 "$belfry" policy dump
 has_line '^v2' "$work/out" || fail "the policy does not know that a vGPU is gone: $(cat "$work/out"; timeout 20 "$belfry" policy ls)"
 status 0 "$belfry" policy unload
 
+# A program that comes to grief on the GPU: everybody is told, and a policy may keep it from coming back.
+faulty=("$BELFRY_BUILD_DIR/tests/gpu/gpu_fault" illegal)
+fault_count() { is_figure c faults.count "$1"; }
+status 0 "$belfry" create c --mem 512M --time 15
+status 0 "$belfry" policy load quarantine --set faults_most=2
+status 0 "$belfry" run c -- "${faulty[@]}"
+until_so fault_count 1
+status 0 "$belfry" run c -- "$load" --per-us 1 --launches 1
+status 0 "$belfry" run c -- "${faulty[@]}"
+until_so fault_count 2
+until_so is_so 'h["fault"]["calls"] == 2'
+timeout 60 "$belfry" run c -- "$load" --per-us 1 --launches 1 >"$work/refused" 2>&1 && fail "quarantine lets it back in"
+[ "$(figure c faults.xid)" = 31 ] || fail "stats do not tell the Xid: $(timeout 20 "$belfry" stats --json c)"
+timeout 20 "$belfry" explain c >"$work/out"
+has_line 'A fault on the GPU ended a context of process [0-9]*, .* ago: Xid 31' "$work/out" ||
+	fail "explain does not tell of the fault: $(cat "$work/out")"
+grep -q 'c: a fault on the GPU ended a context of process [0-9]*: Xid 31' "$work/log" || fail "the log does not tell of the fault"
+status 0 "$belfry" trace -o "$work/trace"
+grep -q '"name":"fault (Xid)".*"value":31' "$work/trace" || fail "the trace does not tell of the fault"
+status 0 "$belfry" policy unload
+status 0 "$belfry" run c -- "$load" --per-us 1 --launches 1
+status 0 "$belfry" rm c
+[ "$(figure a faults.count)$(figure b faults.count)" = 00 ] || fail "somebody else's fault is counted"
+status 0 "$belfry" run --mem 64M -- "${faulty[@]}"
+until_so grep -q 'gpu_fault-[0-9]*: a fault on the GPU' "$work/log" # a vGPU that goes with its program
+goes_on a
+goes_on b
+
 # Memory moves from one vGPU of an owner to another's programs, if a policy says so; never below what is in use.
 status 0 "$belfry" create giver --mem 128M
 status 0 "$belfry" create taker --mem 32M

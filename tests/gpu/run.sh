@@ -131,6 +131,20 @@ a_fault_is_the_programs_own() {
 	on 30 4G t-after "$BIN/gpu_saxpy"
 }
 
+# fault_told NAME: its stats have a fault of ours: an address that is not there.
+fault_told() {
+	timeout 10 "$BELFRY" stats --json "$1" 2>/dev/null | tr -d ' \n' | grep -q '"faults":{"count":1,"xid":31,'
+}
+
+a_fault_is_told() {
+	"$BELFRY" create t-told --mem 4G || return 1
+	timeout -k 5 60 "$BELFRY" run t-told -- "$BIN/gpu_fault" illegal || return 1
+	wait_until 5 fault_told t-told || { timeout 10 "$BELFRY" stats --json t-told; return 1; }
+	timeout 10 "$BELFRY" explain t-told
+	timeout -k 5 60 "$BELFRY" run t-told -- "$BIN/gpu_saxpy" || return 1
+	timeout 10 "$BELFRY" rm t-told
+}
+
 a_neighbours_fault_disturbs_nobody() {
 	local steady status kind
 	start_on 60 4G t-steady "$BIN/gpu_steady" --until "$WORK/enough" --secs 40 --launches $(is_soft && echo 20 || echo 1000) >"$WORK/steady" 2>&1
@@ -314,6 +328,7 @@ a_stop_takes_effect_in_mid_kernel
 a_stopped_program_can_be_killed
 an_ordinary_user_needs_no_root
 a_fault_is_the_programs_own
+a_fault_is_told
 a_neighbours_fault_disturbs_nobody
 kill_9_of_the_program_leaves_nothing
 kill_9_of_belfry_leaves_nothing

@@ -334,6 +334,51 @@ static void quota_guard_refuses_at_the_start_what_would_not_fit(void **state)
 		assert_int_equal(ask(pid, 9ull * GIB), BELFRY_MEM_ALLOW); /* alone it may have all */
 }
 
+/* quarantine */
+
+static int begin_context(uint64_t at_ns)
+{
+	struct belfry_ctx_init ctx = { .head = head(BELFRY_HOOK_CTX_INIT, BELFRY_NOBODY, sizeof(ctx)),
+				       .id = 1,
+				       .interleave = -1 };
+	int rc;
+
+	ctx.head.now_ns = at_ns;
+	rc = call("ctx_init", &ctx, sizeof(ctx));
+	return rc == BELFRY_PROPOSE && ctx.refuse;
+}
+
+static void come_to_grief(uint64_t id, uint64_t at_ns)
+{
+	struct belfry_fault ctx = { .head = head(BELFRY_HOOK_FAULT, BELFRY_NOBODY, sizeof(ctx)),
+				    .id = id,
+				    .code = 31 };
+
+	ctx.head.now_ns = at_ns;
+	assert_int_equal(call("fault", &ctx, sizeof(ctx)), BELFRY_PROPOSE);
+}
+
+static void quarantine_keeps_out_who_fails_again_and_again(void **state)
+{
+	const uint64_t s = 1000000000, start = 100 * s;
+
+	(void)state;
+	load("quarantine");
+	assert_false(begin_context(start));
+	come_to_grief(1, start);
+	come_to_grief(1, start + s);
+	assert_false(begin_context(start + s)); /* twice is not often */
+	come_to_grief(2, start + s);		/* another's is another's */
+	assert_false(begin_context(start + 2 * s));
+	come_to_grief(1, start + 2 * s);
+	assert_true(begin_context(start + 3 * s));
+	assert_true(begin_context(start + 31 * s));
+	assert_false(begin_context(start + 33 * s));
+	come_to_grief(1, start + 40 * s); /* those of before are forgotten */
+	come_to_grief(1, start + 41 * s);
+	assert_false(begin_context(start + 42 * s));
+}
+
 static void quota_guard_forgets_what_was_long_ago(void **state)
 {
 	static const struct tunable fast[] = { { "forget_ppm", 500000 }, { 0 } };
@@ -464,6 +509,7 @@ int main(void)
 		TEST(reserve_keeps_a_part_ready),
 		TEST(reserve_has_hours),
 		TEST(quota_guard_refuses_at_the_start_what_would_not_fit),
+		TEST(quarantine_keeps_out_who_fails_again_and_again),
 		TEST(quota_guard_forgets_what_was_long_ago),
 		TEST(quota_guard_takes_from_who_uses_the_least),
 		TEST(placement_puts_those_together_who_use_different_things),

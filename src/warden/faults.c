@@ -1,0 +1,57 @@
+/* Programs that came to grief on the GPU. The driver ends the channel group and writes why into the memory that the program
+ * named for it, which we see too. It is the program's own memory, so a program can say this of itself, and of nobody else. */
+#include "base/log.h"
+#include "warden/state.h"
+
+/* Once for each channel; and channels of one group end together, which is one fault. */
+static bool is_news(struct ledger_object *object)
+{
+	struct channel *channel = object->attached;
+	struct ledger_object *parent = object->parent;
+	struct group *group = parent && parent->kind == RM_KIND_GROUP ? group_get(parent) : NULL;
+
+	if (channel->is_fault_told)
+		return false;
+	channel->is_fault_told = true;
+	if (!group)
+		return true;
+	if (group->is_fault_told)
+		return false;
+	group->is_fault_told = true;
+	return true;
+}
+
+void channel_look_for_fault(struct warden *warden, struct ledger_object *object)
+{
+	const struct warden_hooks *hooks = &warden->options.hooks;
+	const struct channel *channel = object->attached;
+	const volatile uint8_t *notifier = channel && channel->notifier ? channel->notifier->seen.base : NULL;
+	uint32_t reason;
+
+	if (!notifier ||
+	    *(const volatile uint16_t *)(notifier + RM_NOTIFIER_STATUS) != RM_NOTIFIER_HAPPENED ||
+	    !is_news(object))
+		return;
+	reason = *(const volatile uint32_t *)(notifier + RM_NOTIFIER_REASON);
+	bf_log(BF_LOG_DEBUG, "process %d: a fault on the GPU, Xid %u", channel->client->pid, reason);
+	if (hooks->fault)
+		hooks->fault(hooks->context, channel->client->pid, reason);
+}
+
+static void look(void *context, struct ledger_object *object)
+{
+	channel_look_for_fault(context, object);
+}
+
+void warden_look_for_faults(struct warden *warden)
+{
+	for (const struct client *c = warden->clients; c; c = c->next)
+		ledger_each(warden->ledger, c->handle, RM_KIND_CHANNEL, look, warden);
+}
+
+void warden_tell_faults(struct warden *warden)
+{
+	pthread_mutex_lock(&warden->lock);
+	warden_look_for_faults(warden);
+	pthread_mutex_unlock(&warden->lock);
+}
