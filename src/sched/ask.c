@@ -70,6 +70,8 @@ static void describe(const struct sched *sched, const struct sched_vgpu *v, doub
 		.burst_ns = v->burst_ns,
 		.waited_ns = v->waited_ns,
 		.grants = v->grants,
+		.sm_ppm = busy_ppm(v, v->sm),
+		.mem_ppm = busy_ppm(v, v->mem),
 		.timeslice_us = v->timeslice_us,
 		.interleave = v->interleave,
 	};

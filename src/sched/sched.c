@@ -319,6 +319,8 @@ void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, stru
 		.timeslice_us = vgpu->timeslice_us,
 		.interleave = vgpu->interleave,
 		.owed_ns = (int64_t)vgpu->owed_ns,
+		.sm_ppm = busy_ppm(vgpu, vgpu->sm),
+		.mem_ppm = busy_ppm(vgpu, vgpu->mem),
 	};
 }
 

@@ -85,6 +85,9 @@ void sched_resumed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns
 void sched_bench(struct sched *sched, struct sched_vgpu *vgpu, bool is_benched, uint64_t now_ns);
 /* With is_measured: it has used so much more of the GPU. */
 void sched_used(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns, uint64_t now_ns);
+/* How busy the SMs and the memory bus were since this was last told, all together. Who it was follows from who had the GPU:
+ * see busy.c. */
+void sched_busy(struct sched *sched, uint32_t sm_ppm, uint32_t mem_ppm, uint64_t now_ns);
 /* How long a submission of it took, from the bell to its end. */
 void sched_took(struct sched *sched, struct sched_vgpu *vgpu, uint64_t took_ns, uint64_t now_ns);
 
@@ -188,6 +191,7 @@ struct sched_report {
 	uint64_t timeslice_us;	     /* as ordered */
 	int interleave;
 	int64_t owed_ns; /* of what was promised to it, while it wanted it */
+	uint32_t sm_ppm, mem_ppm; /* how busy it keeps them while it runs; 0: not known */
 };
 void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, struct sched_report *report);
 /* For whom it waited how long, longest first; `others` has room for `room`. Returns how many. */

@@ -71,6 +71,11 @@ struct sched_vgpu {
 	uint64_t samples, missed, judged_samples, seen_samples;
 	uint64_t tail_ns, p50_ns; /* as of seen_samples */
 
+	/* How busy it keeps the SMs and the memory bus while it runs, of 1; and what it had used when that was last told. */
+	double sm, mem;
+	uint64_t busy_gpu_ns;
+	bool has_busy;
+
 	struct sched_policy policy; /* its own; no hooks: none */
 	struct belfry_tick tick;    /* what was proposed for it, and may be */
 
@@ -108,6 +113,7 @@ struct sched {
 
 	struct sched_policy policy; /* no hooks: the built-in */
 	struct sched_watch watch;
+	uint64_t busy_told_ns;
 	uint64_t next_id;
 	struct belfry_vgpu *table;   /* the built-in's: an entry for every vGPU */
 	struct sched_vgpu **entries; /* whose the entries of the last table are */
@@ -190,6 +196,9 @@ bool vgpu_is_with_holder(const struct sched *sched, const struct sched_vgpu *vgp
 bool vgpu_belongs_open(const struct sched *sched, const struct sched_vgpu *vgpu);
 bool sched_next_token(struct sched *sched, struct sched_order *order);
 uint64_t sched_token_wake_ns(const struct sched *sched);
+
+/* busy.c: as it is told */
+uint32_t busy_ppm(const struct sched_vgpu *vgpu, double part);
 
 /* latency.c */
 uint64_t vgpu_percentile(const struct sched_vgpu *vgpu, uint32_t ppm);

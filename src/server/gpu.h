@@ -81,6 +81,7 @@ struct vgpu {
 	/* The meter's: see meter.c. */
 	pid_t pids[VGPU_PIDS]; /* of its processes, as far as they were met */
 	unsigned pid_count;
+	bool has_run; /* since the meter last settled */
 	uint64_t seen_gpu_ns, seen_held_ns, residence_ns;
 	uint64_t last_end_ns;	     /* when its context last left the GPU, as far as the records go */
 	uint32_t track;		     /* in traces: never used again */
@@ -160,9 +161,12 @@ struct gpu {
 	uint64_t past_gpu_ns; /* used by vGPUs that are gone */
 	uint64_t meter_ns;    /* when the meter last looked */
 	uint64_t turns_ns;    /* when it last read whose turns it was */
-	bool meter_was_busy, meter_had_many, meter_has_records;
+	bool meter_was_busy, meter_has_records;
 	unsigned strange_turns; /* since then, of nobody we know */
 	struct trace trace;
+	struct device_load busy; /* when it was last looked at, if has_busy: see gpu_busy.c */
+	bool has_busy;
+	_Atomic bool was_used; /* since that look */
 	char time_source[128];
 	pthread_mutex_t policy_lock;
 	struct seat *seat; /* the GPU's policy; NULL: the built-in. Changes under both locks */
@@ -187,6 +191,8 @@ struct gpu {
 	struct talker *talkers; /* GPU_TALKERS_MAX */
 	struct pollfd *polls;
 	bool hall_is_gone;
+	uint64_t busy_due_ns; /* when to look how busy the GPU is; 0: not before somebody uses it */
+	bool is_busy_untold;  /* the device cannot tell */
 };
 
 static inline void gpu_lock(struct gpu *gpu)
@@ -260,6 +266,10 @@ void meter_look(struct gpu *gpu, uint64_t now_ns);
 uint64_t meter_next_ns(const struct gpu *gpu);
 /* Whose turns it has been, up to now. */
 void meter_read_turns(struct gpu *gpu);
+
+/* gpu_busy.c: the main thread's, without the lock */
+void busy_look(struct gpu *gpu, uint64_t now_ns);
+void busy_used(struct gpu *gpu); /* from any thread: somebody uses the GPU */
 
 /* gpu_policy.c */
 /* What is asked about policies: `body`, if there is one, is the answer's. With the lock, which may be let go for a while. */

@@ -38,8 +38,10 @@ uint64_t meter_next_ns(const struct gpu *gpu)
 
 static void use(struct vgpu *vgpu, uint64_t ns, uint64_t now_ns)
 {
-	if (ns)
-		sched_used(vgpu->gpu->sched, vgpu->sched, ns, now_ns);
+	if (!ns)
+		return;
+	sched_used(vgpu->gpu->sched, vgpu->sched, ns, now_ns);
+	busy_used(vgpu->gpu);
 }
 
 static void count_by_device(struct vgpu *vgpu)
@@ -119,6 +121,7 @@ static void settle_residence(struct gpu *gpu, bool has_records, uint64_t now_ns)
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next) {
 		uint64_t held;
 
+		v->has_run = v->is_told_running;
 		if (!v->runs && !v->residence_ns)
 			continue;
 		sched_report(gpu->sched, v->sched, &report);
@@ -129,13 +132,14 @@ static void settle_residence(struct gpu *gpu, bool has_records, uint64_t now_ns)
 	}
 }
 
-static unsigned count_running(const struct gpu *gpu)
+/* One that runs alone makes no records, and its time is the clock's. */
+static bool have_many_run(const struct gpu *gpu)
 {
 	unsigned count = 0;
 
 	for (const struct vgpu *v = gpu->vgpus; v; v = v->next)
-		count += v->runs && v->is_told_running;
-	return count;
+		count += v->has_run;
+	return count > 1;
 }
 
 void meter_read_turns(struct gpu *gpu)
@@ -154,9 +158,8 @@ void meter_read_turns(struct gpu *gpu)
 
 static void count_by_turns(struct gpu *gpu, uint64_t now_ns)
 {
-	if (count_running(gpu) > 1 || gpu->meter_had_many)
+	if (have_many_run(gpu))
 		meter_read_turns(gpu);
-	gpu->meter_had_many = count_running(gpu) > 1;
 	settle_residence(gpu, gpu->meter_has_records, now_ns);
 	gpu->meter_has_records = false;
 	gpu->strange_turns = 0;

@@ -184,6 +184,15 @@ static struct json_object *faults_json(const struct vgpu *vgpu)
 	return faults;
 }
 
+static struct json_object *busy_json(uint32_t sm_ppm, uint32_t mem_ppm)
+{
+	struct json_object *busy = json_object_new_object();
+
+	put_real(busy, "sm", sm_ppm / 1e6);
+	put_real(busy, "memory", mem_ppm / 1e6);
+	return busy;
+}
+
 static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_report *warden)
 {
 	struct json_object *to = json_object_new_object();
@@ -215,6 +224,8 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 	put_number(to, "calls", warden->calls);
 	put_number(to, "refusals", warden->refusals);
 	put_number(to, "probes", vgpu->probes);
+	json_object_object_add(to, "busy",
+			       report.sm_ppm ? busy_json(report.sm_ppm, report.mem_ppm) : NULL);
 	json_object_object_add(to, "faults", faults_json(vgpu));
 	json_object_object_add(to, "submissions", submissions_json(warden));
 	json_object_object_add(to, "processes", processes_json(warden));
@@ -260,6 +271,8 @@ static struct json_object *gpu_json(struct gpu *gpu, uint64_t used_bytes, uint64
 	put_real(to, "request", (double)sched_promised_ppm(gpu->sched) / SPEC_WHOLE_PPM);
 	put_number(to, "gate_cpu_ns", gate_cpu_ns(gpu->gate));
 	put_number(to, "turner_cpu_ns", thread_cpu_ns(gpu->turner));
+	json_object_object_add(to, "busy",
+			       gpu->has_busy ? busy_json(gpu->busy.sm_ppm, gpu->busy.mem_ppm) : NULL);
 	return to;
 }
 

@@ -218,6 +218,9 @@ static uint64_t due_ns(const struct gpu *gpu)
 {
 	uint64_t due = vgpus_due_ns(gpu);
 
+	if (gpu->busy_due_ns && (!due || gpu->busy_due_ns < due))
+		due = gpu->busy_due_ns;
+
 	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++) {
 		uint64_t until = gpu->talkers[i].sock >= 0 ? gpu->talkers[i].until_ns : 0;
 
@@ -286,6 +289,7 @@ static void serve(struct gpu *gpu)
 		work_talkers(gpu, count);
 		drop_the_late(gpu, bf_now_ns());
 		vgpus_end_holds(gpu, bf_now_ns());
+		busy_look(gpu, bf_now_ns());
 	}
 }
 

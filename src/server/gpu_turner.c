@@ -106,7 +106,7 @@ static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 		sched_runs(gpu->sched, vgpu->sched, now_ns);
 		if (!vgpu->is_told_running)
 			gpu_trace(vgpu, TRACE_RUN, counts.woke_ns, 0);
-		vgpu->is_told_running = true;
+		vgpu->is_told_running = vgpu->has_run = true;
 	}
 }
 
@@ -232,7 +232,7 @@ static void carry_out(struct gpu *gpu, const struct sched_order *order)
 	gpu_lock(gpu);
 	if (order->kind == SCHED_OPEN) {
 		/* What waited has passed, sched thinks; but whoever rang may have died. It is asked about like any work. */
-		vgpu->is_told_running = true;
+		vgpu->is_told_running = vgpu->has_run = true;
 		vgpu->burst_ns = bf_now_ns();
 		vgpu->is_stopped = false;
 		vgpu->probe_ns = bf_now_ns() + probe_interval(vgpu);

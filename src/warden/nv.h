@@ -28,6 +28,7 @@ struct nv {
 	/* Wardens in several threads use one device. */
 	_Atomic uint32_t views_made;
 	_Atomic unsigned uvm_major; /* nv_kernel.c; 0: not known yet */
+	struct nvml *nvml;	    /* nv_kernel.c; from when it is first asked for on */
 	char folder[108];	    /* nv_soft.c */
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/own.h"
 #include "warden/nv.h"
+#include "warden/nvml.h"
 
 enum { NV_MAJOR = 195 };
 
@@ -112,9 +113,24 @@ static enum device_file kernel_classify(struct device *device, const struct stat
 	return number == device->index ? DEVICE_FILE_GPU : DEVICE_FILE_OTHER_GPU;
 }
 
+static int kernel_load(struct device *device, struct device_load *load)
+{
+	struct nv *nv = nv_of(device);
+
+	if (!nv->nvml)
+		nv->nvml = nvml_open(device->index);
+	return nv->nvml ? nvml_load(nv->nvml, load) : -ENOTSUP;
+}
+
+static void kernel_close(struct device *device)
+{
+	nvml_close(nv_of(device)->nvml);
+	nv_close(device);
+}
+
 static const struct device_ops kernel_ops = {
 	.name = "nv",
-	.close = nv_close,
+	.close = kernel_close,
 	.classify = kernel_classify,
 	.call = kernel_call,
 	.view = nv_view,
@@ -122,6 +138,7 @@ static const struct device_ops kernel_ops = {
 	.page_new = nv_page_new,
 	.page_name = nv_page_name,
 	.use_of = nv_use_of,
+	.load = kernel_load,
 };
 
 int device_nv_version(char *to, size_t room)

@@ -17,7 +17,7 @@ static const char report[] =
 	"\"mem\":{\"limit\":268435456,\"used\":134217728,\"most\":200},"
 	"\"time\":{\"request\":0.4,\"limit\":1.0,\"share\":0.25,\"gpu_ns\":2000000000,\"waited_ns\":500000000},"
 	"\"tokens\":{\"granted\":3,\"expired\":2,\"given_back\":1,\"stops\":4,\"stopped_ns\":1000000},"
-	"\"latency\":{\"missed\":9},\"faults\":{\"count\":5},\"refusals\":6,\"submissions\":{\"forwards\":1234567890123}},"
+	"\"latency\":{\"missed\":9},\"faults\":{\"count\":5},\"busy\":{\"sm\":0.9,\"memory\":0.2},\"refusals\":6,\"submissions\":{\"forwards\":1234567890123}},"
 	"{\"name\":\"odd\\\"\\\\\\n\",\"class\":\"throughput\",\"mem\":{\"limit\":0,\"used\":0},"
 	"\"time\":{\"share\":0.5}}]}";
 
@@ -43,6 +43,8 @@ static void values_come_with_their_labels_and_units(void **state)
 		"\nbelfry_vgpu_stopped_seconds_total{gpu=\"0\",vgpu=\"infer\",class=\"latency\"} 0.001\n",
 		"\nbelfry_vgpu_submissions_total{gpu=\"0\",vgpu=\"infer\",class=\"latency\"} 1234567890123\n",
 		"\nbelfry_vgpu_missed_objectives_total{gpu=\"0\",vgpu=\"infer\",class=\"latency\"} 9\n",
+		"\nBELFRY_FI_PROF_SM_ACTIVE{gpu=\"0\",vgpu=\"infer\",class=\"latency\"} 0.9",
+		"\nBELFRY_FI_PROF_DRAM_ACTIVE{gpu=\"0\",vgpu=\"infer\",class=\"latency\"} 0.2",
 		"\nbelfry_vgpu_faults_total{gpu=\"0\",vgpu=\"infer\",class=\"latency\"} 5\n",
 		"\nbelfry_vgpu_memory_high_water_bytes{gpu=\"0\",vgpu=\"infer\",class=\"latency\"} 200\n",
 		"\nbelfry_gpu_busy_seconds_total{gpu=\"0\"} 1.5\n",
@@ -80,7 +82,7 @@ static void every_family_is_told_once_and_in_one_piece(void **state)
 			assert_int_equal(line[strlen(family)], '{');
 		}
 	}
-	assert_int_equal(types, 23);
+	assert_int_equal(types, 25);
 	free(text);
 }
 
