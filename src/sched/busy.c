@@ -1,0 +1,91 @@
+/* How busy each vGPU keeps the SMs and the memory bus while it runs. What can be measured is of all together; but how much of
+ * the time each had the GPU is known, and it differs from one measurement to the next. So each measurement is an equation
+ *
+ *	what was measured = sum over vGPUs of (its part of the time * how busy it keeps them)
+ *
+ * and the guesses are moved to where it holds, in proportion to each one's part: the normalised least mean squares rule. A
+ * vGPU that has the GPU to itself for a while is told exactly; of those that always run together in the same ratio only the
+ * sum can be known. */
+#include "sched/state.h"
+
+static const double step = 0.5;	      /* of the way to where the last measurement alone would put it */
+static const double least_part = 0.01; /* who had less is not looked at */
+static const double least_all = 0.05; /* nor is anything, where all together had less */
+
+static double part_of(const struct sched_vgpu *vgpu, uint64_t elapsed_ns)
+{
+	double part = (double)(vgpu->gpu_ns - vgpu->busy_gpu_ns) / (double)elapsed_ns;
+
+	return part > 1 ? 1 : part < least_part ? 0 : part;
+}
+
+static double clamp(double value)
+{
+	return value < 0 ? 0 : value > 1 ? 1 : value;
+}
+
+struct sum {
+	double parts, squares, sm, mem;
+};
+
+static struct sum add_up(const struct sched *sched, uint64_t elapsed_ns)
+{
+	struct sum sum = { 0 };
+
+	for (const struct sched_vgpu *v = sched->all; v; v = v->next) {
+		double part = part_of(v, elapsed_ns);
+
+		sum.parts += part;
+		sum.squares += part * part;
+		sum.sm += part * v->sm;
+		sum.mem += part * v->mem;
+	}
+	return sum;
+}
+
+/* Whoever is new is taken to be like all together, for a start. */
+static void introduce(struct sched *sched, double sm, double mem, uint64_t elapsed_ns)
+{
+	double parts = add_up(sched, elapsed_ns).parts;
+
+	for (struct sched_vgpu *v = sched->all; v; v = v->next)
+		if (!v->has_busy && part_of(v, elapsed_ns) > 0) {
+			v->has_busy = true;
+			v->sm = clamp(sm / parts);
+			v->mem = clamp(mem / parts);
+		}
+}
+
+static void learn(struct sched *sched, double sm, double mem, uint64_t elapsed_ns)
+{
+	struct sum sum = add_up(sched, elapsed_ns);
+
+	if (sum.parts < least_all)
+		return;
+	introduce(sched, sm, mem, elapsed_ns);
+	sum = add_up(sched, elapsed_ns);
+	for (struct sched_vgpu *v = sched->all; v; v = v->next) {
+		double part = part_of(v, elapsed_ns);
+
+		v->sm = clamp(v->sm + step * part * (sm - sum.sm) / sum.squares);
+		v->mem = clamp(v->mem + step * part * (mem - sum.mem) / sum.squares);
+	}
+}
+
+void sched_busy(struct sched *sched, uint32_t sm_ppm, uint32_t mem_ppm, uint64_t now_ns)
+{
+	sched_advance(sched, now_ns);
+	if (sched->busy_told_ns && sched->now_ns > sched->busy_told_ns)
+		learn(sched, (double)sm_ppm / SCHED_WHOLE_PPM, (double)mem_ppm / SCHED_WHOLE_PPM,
+		      sched->now_ns - sched->busy_told_ns);
+	sched->busy_told_ns = sched->now_ns;
+	for (struct sched_vgpu *v = sched->all; v; v = v->next)
+		v->busy_gpu_ns = v->gpu_ns;
+}
+
+uint32_t busy_ppm(const struct sched_vgpu *vgpu, double part)
+{
+	uint32_t ppm = (uint32_t)(part * SCHED_WHOLE_PPM);
+
+	return !vgpu->has_busy ? 0 : ppm ? ppm : 1;
+}

@@ -1,0 +1,154 @@
+/* NVML's "GPU performance monitoring": running counters of the whole GPU, as samples that only the library can read, and
+ * figures for the time between two of them. It takes no counters away from profilers, and needs no rights of its own. The
+ * library is looked for when it is needed, and nothing else depends on it. */
+#include "warden/nvml.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+enum { METRIC_SM_UTIL = 2, METRIC_DRAM_UTIL = 10, METRICS = 2, STRUCTURES_VERSION = 1 };
+
+struct support {
+	unsigned version, is_supported;
+};
+struct metric {
+	unsigned id;
+	int status;
+	double percent;
+	const char *names[3];
+};
+struct question {
+	unsigned version, count;
+	void *from, *to;
+	struct metric metrics[METRICS];
+};
+
+struct nvml {
+	void *library, *device;
+	void *samples[2]; /* the last one, and room for the next */
+	bool has_sample;
+	int (*init)(void);
+	int (*shutdown)(void);
+	int (*device_count)(unsigned *count);
+	int (*device_by_index)(unsigned index, void **device);
+	int (*device_minor)(void *device, unsigned *minor);
+	int (*query_support)(void *device, struct support *support);
+	int (*sample_alloc)(void **sample);
+	int (*sample_free)(void *sample);
+	int (*sample_get)(void *device, void *sample);
+	int (*metrics_get)(struct question *question);
+};
+
+static bool find_functions(struct nvml *nvml)
+{
+	const struct {
+		const char *name;
+		void *to;
+	} functions[] = {
+		{ "nvmlInit_v2", &nvml->init },
+		{ "nvmlShutdown", &nvml->shutdown },
+		{ "nvmlDeviceGetCount_v2", &nvml->device_count },
+		{ "nvmlDeviceGetHandleByIndex_v2", &nvml->device_by_index },
+		{ "nvmlDeviceGetMinorNumber", &nvml->device_minor },
+		{ "nvmlGpmQueryDeviceSupport", &nvml->query_support },
+		{ "nvmlGpmSampleAlloc", &nvml->sample_alloc },
+		{ "nvmlGpmSampleFree", &nvml->sample_free },
+		{ "nvmlGpmSampleGet", &nvml->sample_get },
+		{ "nvmlGpmMetricsGet", &nvml->metrics_get },
+	};
+
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		*(void **)functions[i].to = dlsym(nvml->library, functions[i].name);
+		if (!*(void **)functions[i].to)
+			return false;
+	}
+	return true;
+}
+
+/* The library numbers devices in an order of its own. */
+static bool find_device(struct nvml *nvml, unsigned minor)
+{
+	unsigned count = 0, found;
+
+	if (nvml->device_count(&count))
+		return false;
+	for (unsigned i = 0; i < count; i++)
+		if (!nvml->device_by_index(i, &nvml->device) && !nvml->device_minor(nvml->device, &found) &&
+		    found == minor)
+			return true;
+	return false;
+}
+
+static bool make_samples(struct nvml *nvml)
+{
+	struct support support = { .version = STRUCTURES_VERSION };
+
+	return !nvml->query_support(nvml->device, &support) && support.is_supported &&
+	       !nvml->sample_alloc(&nvml->samples[0]) && !nvml->sample_alloc(&nvml->samples[1]);
+}
+
+struct nvml *nvml_open(unsigned minor)
+{
+	struct nvml *nvml = calloc(1, sizeof(*nvml));
+
+	if (!nvml)
+		return NULL;
+	nvml->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!nvml->library || !find_functions(nvml) || nvml->init()) {
+		if (nvml->library)
+			dlclose(nvml->library);
+		free(nvml);
+		return NULL;
+	}
+	if (find_device(nvml, minor) && make_samples(nvml))
+		return nvml;
+	nvml_close(nvml);
+	return NULL;
+}
+
+void nvml_close(struct nvml *nvml)
+{
+	if (!nvml)
+		return;
+	for (unsigned i = 0; i < 2; i++)
+		if (nvml->samples[i])
+			nvml->sample_free(nvml->samples[i]);
+	nvml->shutdown();
+	dlclose(nvml->library);
+	free(nvml);
+}
+
+static uint32_t ppm_of(double percent)
+{
+	return percent <= 0 ? 0 : percent >= 100 ? 1000000 : (uint32_t)(percent * 1e4);
+}
+
+int nvml_load(struct nvml *nvml, struct device_load *load)
+{
+	struct question question = { .version = STRUCTURES_VERSION,
+				     .count = METRICS,
+				     .from = nvml->samples[0],
+				     .to = nvml->samples[1],
+				     .metrics = { { .id = METRIC_SM_UTIL }, { .id = METRIC_DRAM_UTIL } } };
+	bool had_sample = nvml->has_sample;
+
+	if (nvml->sample_get(nvml->device, nvml->samples[1]))
+		return -ENOTSUP;
+	nvml->has_sample = true;
+	nvml->samples[0] = question.to;
+	nvml->samples[1] = question.from;
+	if (!had_sample)
+		return -EAGAIN;
+	if (nvml->metrics_get(&question) || question.metrics[0].status || question.metrics[1].status)
+		return -ENOTSUP;
+	/* The same sample twice: no time between them. */
+	if (isnan(question.metrics[0].percent) || isnan(question.metrics[1].percent))
+		return -EAGAIN;
+	*load = (struct device_load){ .sm_ppm = ppm_of(question.metrics[0].percent),
+				      .mem_ppm = ppm_of(question.metrics[1].percent) };
+	return 0;
+}
