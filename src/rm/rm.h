@@ -103,7 +103,8 @@ const struct rm_class *rm_class_find(uint32_t id);
 #define RM_CTRL_SET_PREEMPTION 0x20801210u
 #define RM_CTRL_ROOT_IDLE_CHANNELS 0x00000283u
 #define RM_CTRL_FIFO_IDLE_CHANNELS 0x00801714u
-#define RM_CTRL_GET_TIME 0x20800403u /* {u64 ns} of the GPU's PTIMER */
+#define RM_CTRL_SET_NOTIFICATION 0x20800301u /* NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION */
+#define RM_CTRL_GET_TIME 0x20800403u	     /* {u64 ns} of the GPU's PTIMER */
 /* Have context switches of the graphics engine written to an event buffer, and what is done with such a buffer. */
 #define RM_CTRL_BIND_TURNS 0x20801238u
 #define RM_CTRL_EVENT_BUFFER_ENABLE 0x90cd0101u
@@ -175,6 +176,8 @@ const struct rm_layout *rm_layout_at(unsigned index);
 #define RM_NOTIFIER_REASON 8u
 #define RM_NOTIFIER_STATUS 14u
 #define RM_NOTIFIER_HAPPENED 0xffffu
+#define RM_XID_REMOVED \
+	45u /* not a fault: whoever had it has ended, and the driver cleared away what was left */
 
 /* How many bytes of parameters an allocation of this class takes when the caller says 0 ("as usual").
  * 0: the class takes none. -1 if Belfry does not know, in which case the call cannot be made on the caller's

@@ -8,9 +8,9 @@
  * sum can be known. */
 #include "sched/state.h"
 
-static const double step = 0.5;	      /* of the way to where the last measurement alone would put it */
+static const double step = 0.5;	       /* of the way to where the last measurement alone would put it */
 static const double least_part = 0.01; /* who had less is not looked at */
-static const double least_all = 0.05; /* nor is anything, where all together had less */
+static const double least_all = 0.05;  /* nor is anything, where all together had less */
 
 static double part_of(const struct sched_vgpu *vgpu, uint64_t elapsed_ns)
 {

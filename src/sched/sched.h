@@ -190,7 +190,7 @@ struct sched_report {
 	uint64_t p50_ns, tail_ns;    /* of the last ones; tail: the objective's percentile, or p99 */
 	uint64_t timeslice_us;	     /* as ordered */
 	int interleave;
-	int64_t owed_ns; /* of what was promised to it, while it wanted it */
+	int64_t owed_ns;	  /* of what was promised to it, while it wanted it */
 	uint32_t sm_ppm, mem_ppm; /* how busy it keeps them while it runs; 0: not known */
 };
 void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, struct sched_report *report);

@@ -14,8 +14,6 @@ const char *fault_words(uint32_t code)
 		return "commands that are not";
 	case 43:
 		return "its context was reset";
-	case 45:
-		return "its context was ended";
 	case 48:
 	case 94:
 	case 95:
@@ -80,6 +78,15 @@ void faults_tell(struct gpu *gpu)
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next)
 		tell_all(v);
 	gpu_unlock(gpu);
+}
+
+void faults_find(struct gpu *gpu)
+{
+	gpu->device->ops->hear_fault(gpu->device);
+	for (struct vgpu *v = gpu->vgpus; v; v = v->next)
+		if (v->warden)
+			warden_tell_faults(v->warden);
+	faults_tell(gpu);
 }
 
 void faults_end(struct vgpu *vgpu)

@@ -224,8 +224,7 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 	put_number(to, "calls", warden->calls);
 	put_number(to, "refusals", warden->refusals);
 	put_number(to, "probes", vgpu->probes);
-	json_object_object_add(to, "busy",
-			       report.sm_ppm ? busy_json(report.sm_ppm, report.mem_ppm) : NULL);
+	json_object_object_add(to, "busy", report.sm_ppm ? busy_json(report.sm_ppm, report.mem_ppm) : NULL);
 	json_object_object_add(to, "faults", faults_json(vgpu));
 	json_object_object_add(to, "submissions", submissions_json(warden));
 	json_object_object_add(to, "processes", processes_json(warden));

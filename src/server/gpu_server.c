@@ -22,7 +22,7 @@
 #include "base/own.h"
 #include "server/gpu.h"
 
-enum { START_LIMIT_S = 10, OWN_POLLS = 5 };
+enum { START_LIMIT_S = 10, OWN_POLLS = 6 };
 
 /* The software GPU computes on the processors that the poller would spin on. */
 static const struct gate_rest rest_beside_soft = { .spin_us = 20,
@@ -180,6 +180,7 @@ static nfds_t list_polls(struct gpu *gpu)
 	gpu->polls[count++] = (struct pollfd){ gpu->signal_fd, POLLIN, 0 };
 	gpu->polls[count++] = (struct pollfd){ gpu->main_wake, POLLIN, 0 };
 	gpu->polls[count++] = (struct pollfd){ gpu->device->end_fd, POLLRDHUP, 0 };
+	gpu->polls[count++] = (struct pollfd){ gpu->device->fault_fd, POLLIN, 0 };
 	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
 		if (gpu->talkers[i].sock >= 0)
 			gpu->polls[count++] =
@@ -284,6 +285,8 @@ static void serve(struct gpu *gpu)
 			gpu_hall_accept(gpu);
 		else if (gpu->polls[0].revents)
 			gpu_hall_hear(gpu);
+		if (gpu->polls[5].revents)
+			faults_find(gpu);
 		if (gpu->polls[3].revents)
 			hear_others(gpu);
 		work_talkers(gpu, count);

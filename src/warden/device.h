@@ -70,6 +70,8 @@ struct device_ops {
 		       uint64_t *gpu_ns);
 	/* How busy it was since this was last asked; one caller. -EAGAIN: it is not known yet. NULL: the device cannot tell. */
 	int (*load)(struct device *device, struct device_load *load);
+	/* Take what has made fault_fd ready. */
+	void (*hear_fault)(struct device *device);
 };
 
 struct device {
@@ -83,6 +85,7 @@ struct device {
 	char driver_version[32];
 	unsigned index; /* N of nvidiaN */
 	int end_fd;	/* hangs up when the device is gone; -1: it stays */
+	int fault_fd; /* ready when a program, whoever's, has come to grief: device_ops::hear_fault; -1: it is not told */
 };
 
 struct device_options {

@@ -1,5 +1,6 @@
 /* Programs that came to grief on the GPU. The driver ends the channel group and writes why into the memory that the program
- * named for it, which we see too. It is the program's own memory, so a program can say this of itself, and of nobody else. */
+ * named for it, which we see too. It is the program's own memory, so a program can say this of itself, and of nobody else.
+ * When the program then ends, the driver writes that over the reason: one has to look in between. */
 #include "base/log.h"
 #include "warden/state.h"
 
@@ -28,11 +29,11 @@ void channel_look_for_fault(struct warden *warden, struct ledger_object *object)
 	const volatile uint8_t *notifier = channel && channel->notifier ? channel->notifier->seen.base : NULL;
 	uint32_t reason;
 
-	if (!notifier ||
-	    *(const volatile uint16_t *)(notifier + RM_NOTIFIER_STATUS) != RM_NOTIFIER_HAPPENED ||
-	    !is_news(object))
+	if (!notifier || *(const volatile uint16_t *)(notifier + RM_NOTIFIER_STATUS) != RM_NOTIFIER_HAPPENED)
 		return;
 	reason = *(const volatile uint32_t *)(notifier + RM_NOTIFIER_REASON);
+	if (reason == RM_XID_REMOVED || !is_news(object))
+		return;
 	bf_log(BF_LOG_DEBUG, "process %d: a fault on the GPU, Xid %u", channel->client->pid, reason);
 	if (hooks->fault)
 		hooks->fault(hooks->context, channel->client->pid, reason);

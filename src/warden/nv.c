@@ -380,7 +380,7 @@ struct nv *nv_new(const struct nv_road *road, const struct device_ops *ops, unsi
 	}
 	nv->device.ops = ops;
 	nv->device.index = index;
-	nv->device.end_fd = -1;
+	nv->device.end_fd = nv->device.fault_fd = -1;
 	nv->road = road;
 	nv->control_fd = nv->gpu_fd = -1;
 	return nv;

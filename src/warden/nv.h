@@ -40,6 +40,7 @@ static inline struct nv *nv_of(struct device *device)
 /* Our own names for our own objects. */
 #define OWN_DEVICE 0xbe1f0001u
 #define OWN_SUBDEVICE 0xbe1f0002u
+#define OWN_FAULT_EVENT 0xbe1f0004u
 
 /* Calls of our own client's: 0, -errno, or the driver's status (positive). */
 int own_alloc(struct nv *nv, uint32_t parent, uint32_t handle, uint32_t class_id, void *params,

@@ -6,12 +6,15 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "base/own.h"
 #include "warden/nv.h"
 #include "warden/nvml.h"
 
 enum { NV_MAJOR = 195 };
+enum { CLASS_EVENT = 0x79, NOTIFIER_RC_ERROR = 37, ACTION_REPEAT = 2 };
 
 static void path_of(int minor, char *path, size_t room)
 {
@@ -122,8 +125,66 @@ static int kernel_load(struct device *device, struct device_load *load)
 	return nv->nvml ? nvml_load(nv->nvml, load) : -ENOTSUP;
 }
 
+/* An event for errors of any program's channels, on a file of its own. */
+static int watch_faults(struct nv *nv, int fd)
+{
+	struct {
+		uint32_t client, device, fd, status;
+	} file = { nv->client, OWN_DEVICE, (uint32_t)fd, 0 };
+	struct { /* NV0005_ALLOC_PARAMETERS */
+		uint32_t client, source, class_id, index;
+		uint64_t fd;
+	} event = { nv->client, OWN_SUBDEVICE, CLASS_EVENT, NOTIFIER_RC_ERROR, (uint64_t)fd };
+	struct { /* NV2080_CTRL_EVENT_SET_NOTIFICATION_PARAMS */
+		uint32_t index, action, state, info32, info16;
+	} on = { .index = NOTIFIER_RC_ERROR, .action = ACTION_REPEAT };
+	int rc = kernel_ioctl(fd, RM_ESC_ALLOC_OS_EVENT, &file, sizeof(file));
+
+	if (rc || file.status)
+		return rc ? rc : (int)file.status;
+	rc = own_alloc(nv, OWN_SUBDEVICE, OWN_FAULT_EVENT, CLASS_EVENT, &event, sizeof(event));
+	return rc ? rc : own_control(nv, OWN_SUBDEVICE, RM_CTRL_SET_NOTIFICATION, &on, sizeof(on));
+}
+
+/* Without it faults are found all the same, but not all of those of programs that end at once. */
+static void open_faults(struct nv *nv)
+{
+	int fd = kernel_open(nv, NV_MINOR_CONTROL), rc = fd < 0 ? fd : watch_faults(nv, fd);
+
+	if (!rc) {
+		nv->device.fault_fd = fd;
+		return;
+	}
+	bf_log(BF_LOG_INFO, "GPU %u: the driver does not tell of faults (%d)", nv->device.index, rc);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* What it says is the Xid, not whose it was. A file that can only be heard from again and again is of no use. */
+static void kernel_hear_fault(struct device *device)
+{
+	uint32_t said[4];
+	struct { /* NVOS41_PARAMETERS */
+		uint64_t said;
+		uint32_t has_more, status;
+	} arg;
+	int rc;
+
+	do {
+		arg.said = (uintptr_t)said;
+		arg.has_more = arg.status = 0;
+		rc = kernel_ioctl(device->fault_fd, RM_ESC_GET_EVENT_DATA, &arg, sizeof(arg));
+	} while (!rc && !arg.status && arg.has_more);
+	if (!rc)
+		return;
+	close(device->fault_fd);
+	device->fault_fd = -1;
+}
+
 static void kernel_close(struct device *device)
 {
+	if (device->fault_fd >= 0)
+		close(device->fault_fd);
 	nvml_close(nv_of(device)->nvml);
 	nv_close(device);
 }
@@ -139,6 +200,7 @@ static const struct device_ops kernel_ops = {
 	.page_name = nv_page_name,
 	.use_of = nv_use_of,
 	.load = kernel_load,
+	.hear_fault = kernel_hear_fault,
 };
 
 int device_nv_version(char *to, size_t room)
@@ -154,6 +216,7 @@ int device_nv_version(char *to, size_t room)
 struct device *device_nv_open(const struct device_options *options, struct bf_error *err)
 {
 	char version[sizeof(((struct device *)0)->driver_version)];
+	struct device *device;
 	struct nv *nv;
 
 	if (device_nv_version(version, sizeof(version))) {
@@ -164,5 +227,8 @@ struct device *device_nv_open(const struct device_options *options, struct bf_er
 	if (!nv)
 		return NULL;
 	snprintf(nv->device.driver_version, sizeof(nv->device.driver_version), "%s", version);
-	return nv_open(nv, options->any_driver, err);
+	device = nv_open(nv, options->any_driver, err);
+	if (device)
+		open_faults(nv);
+	return device;
 }

@@ -41,7 +41,8 @@ static void pass(struct rig *rig, const double *parts, const double *sm, const d
 
 	rig->now_ns += interval_ns;
 	for (unsigned i = 0; i < VGPUS; i++) {
-		sched_used(rig->sched, rig->vgpus[i], (uint64_t)(parts[i] * (double)interval_ns), rig->now_ns);
+		sched_used(rig->sched, rig->vgpus[i], (uint64_t)(parts[i] * (double)interval_ns),
+			   rig->now_ns);
 		all_sm += parts[i] * sm[i];
 		all_mem += parts[i] * mem[i];
 	}
