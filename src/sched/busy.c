@@ -3,14 +3,15 @@
  *
  *	what was measured = sum over vGPUs of (its part of the time * how busy it keeps them)
  *
- * and the guesses are moved to where it holds, in proportion to each one's part: the normalised least mean squares rule. A
- * vGPU that has the GPU to itself for a while is told exactly; of those that always run together in the same ratio only the
- * sum can be known. */
+ * and the guesses are moved to where it holds, those that are in doubt more than those that are sure: a Kalman filter that keeps
+ * no more of how they depend on each other than how much each is in doubt. A vGPU that has had the GPU to itself for a while is
+ * sure, so whoever comes then is told from it; of those that always ran together in the same ratio only the sum is known. */
 #include "sched/state.h"
 
-static const double step = 0.5;	       /* of the way to where the last measurement alone would put it */
 static const double least_part = 0.01; /* who had less is not looked at */
 static const double least_all = 0.05;  /* nor is anything, where all together had less */
+/* Variances: of what is not known at all, of a measurement, and of what a program may change in between. */
+static const double unknown = 1.0 / 12, noise = 0.003, drift = 0.0001;
 
 static double part_of(const struct sched_vgpu *vgpu, uint64_t elapsed_ns)
 {
@@ -25,7 +26,7 @@ static double clamp(double value)
 }
 
 struct sum {
-	double parts, squares, sm, mem;
+	double parts, doubt, sm, mem;
 };
 
 static struct sum add_up(const struct sched *sched, uint64_t elapsed_ns)
@@ -36,24 +37,26 @@ static struct sum add_up(const struct sched *sched, uint64_t elapsed_ns)
 		double part = part_of(v, elapsed_ns);
 
 		sum.parts += part;
-		sum.squares += part * part;
+		sum.doubt += part * part * v->doubt;
 		sum.sm += part * v->sm;
 		sum.mem += part * v->mem;
 	}
 	return sum;
 }
 
-/* Whoever is new is taken to be like all together, for a start. */
-static void introduce(struct sched *sched, double sm, double mem, uint64_t elapsed_ns)
+/* Everybody who ran may have changed; whoever is new may be anything. */
+static void doubt(struct sched *sched, uint64_t elapsed_ns)
 {
-	double parts = add_up(sched, elapsed_ns).parts;
-
-	for (struct sched_vgpu *v = sched->all; v; v = v->next)
-		if (!v->has_busy && part_of(v, elapsed_ns) > 0) {
+	for (struct sched_vgpu *v = sched->all; v; v = v->next) {
+		if (part_of(v, elapsed_ns) <= 0)
+			continue;
+		if (!v->has_busy) {
 			v->has_busy = true;
-			v->sm = clamp(sm / parts);
-			v->mem = clamp(mem / parts);
+			v->sm = v->mem = 0.5;
+			v->doubt = unknown;
 		}
+		v->doubt = v->doubt + drift < unknown ? v->doubt + drift : unknown;
+	}
 }
 
 static void learn(struct sched *sched, double sm, double mem, uint64_t elapsed_ns)
@@ -62,13 +65,14 @@ static void learn(struct sched *sched, double sm, double mem, uint64_t elapsed_n
 
 	if (sum.parts < least_all)
 		return;
-	introduce(sched, sm, mem, elapsed_ns);
+	doubt(sched, elapsed_ns);
 	sum = add_up(sched, elapsed_ns);
 	for (struct sched_vgpu *v = sched->all; v; v = v->next) {
-		double part = part_of(v, elapsed_ns);
+		double part = part_of(v, elapsed_ns), gain = part * v->doubt / (sum.doubt + noise);
 
-		v->sm = clamp(v->sm + step * part * (sm - sum.sm) / sum.squares);
-		v->mem = clamp(v->mem + step * part * (mem - sum.mem) / sum.squares);
+		v->sm = clamp(v->sm + gain * (sm - sum.sm));
+		v->mem = clamp(v->mem + gain * (mem - sum.mem));
+		v->doubt *= 1 - gain * part;
 	}
 }
 

@@ -72,7 +72,7 @@ struct sched_vgpu {
 	uint64_t tail_ns, p50_ns; /* as of seen_samples */
 
 	/* How busy it keeps the SMs and the memory bus while it runs, of 1; and what it had used when that was last told. */
-	double sm, mem;
+	double sm, mem, doubt;
 	uint64_t busy_gpu_ns;
 	bool has_busy;
 

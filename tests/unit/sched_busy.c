@@ -57,6 +57,41 @@ static struct sched_report report(const struct rig *rig, unsigned which)
 	return report;
 }
 
+/* As on a GPU with a training on it that an inference comes to: their parts do not change, but one of them is known. */
+static void who_comes_is_told_from_who_was_there(void **state)
+{
+	static const double alone[VGPUS] = { 1 }, both[VGPUS] = { 0.73, 0.27 }, sm[VGPUS] = { 0.965, 0.8 },
+			    mem[VGPUS] = { 0.177, 0.4 };
+	struct rig rig = rig_new();
+
+	(void)state;
+	for (unsigned i = 0; i < 16; i++)
+		pass(&rig, alone, sm, mem);
+	for (unsigned i = 0; i < 20; i++)
+		pass(&rig, both, sm, mem);
+	for (unsigned v = 0; v < 2; v++) {
+		sim_assert_near("SMs", report(&rig, v).sm_ppm / 1e4, sm[v] * 100, 5);
+		sim_assert_near("memory", report(&rig, v).mem_ppm / 1e4, mem[v] * 100, 5);
+	}
+	sched_free(rig.sched);
+}
+
+/* A program goes from one phase into another. */
+static void what_has_changed_is_followed(void **state)
+{
+	static const double alone[VGPUS] = { 0.9 }, before[VGPUS] = { 0.9 }, after[VGPUS] = { 0.3 };
+	struct rig rig = rig_new();
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++)
+		pass(&rig, alone, before, after);
+	for (unsigned i = 0; i < 20; i++) /* ten seconds */
+		pass(&rig, alone, after, before);
+	sim_assert_near("SMs", report(&rig, 0).sm_ppm / 1e4, 30, 3);
+	sim_assert_near("memory", report(&rig, 0).mem_ppm / 1e4, 90, 3);
+	sched_free(rig.sched);
+}
+
 static void who_is_alone_is_known_at_once(void **state)
 {
 	static const double alone[VGPUS] = { 0.6 }, sm[VGPUS] = { 0.9 }, mem[VGPUS] = { 0.2 };
@@ -65,8 +100,12 @@ static void who_is_alone_is_known_at_once(void **state)
 	(void)state;
 	assert_int_equal(report(&rig, 0).sm_ppm, 0);
 	pass(&rig, alone, sm, mem);
-	sim_assert_near("SMs", report(&rig, 0).sm_ppm / 1e4, 90, 0.1);
-	sim_assert_near("memory", report(&rig, 0).mem_ppm / 1e4, 20, 0.1);
+	sim_assert_near("SMs", report(&rig, 0).sm_ppm / 1e4, 90, 5);
+	sim_assert_near("memory", report(&rig, 0).mem_ppm / 1e4, 20, 5);
+	for (unsigned i = 0; i < 10; i++)
+		pass(&rig, alone, sm, mem);
+	sim_assert_near("SMs", report(&rig, 0).sm_ppm / 1e4, 90, 0.5);
+	sim_assert_near("memory", report(&rig, 0).mem_ppm / 1e4, 20, 0.5);
 	assert_int_equal(report(&rig, 1).sm_ppm, 0); /* it has not run */
 	sched_free(rig.sched);
 }
@@ -101,10 +140,10 @@ static void nonsense_and_silence_do_no_harm(void **state)
 	struct rig rig = rig_new();
 
 	(void)state;
-	for (unsigned i = 0; i < 20; i++)
+	for (unsigned i = 0; i < 200; i++)
 		pass(&rig, parts, whole, none);
 	assert_int_equal(report(&rig, 0).sm_ppm, 1000000);
-	assert_int_equal(report(&rig, 1).mem_ppm, 1); /* known, and none */
+	assert_in_range(report(&rig, 1).mem_ppm, 1, 1000); /* known, and next to none */
 	for (unsigned i = 0; i < 20; i++)
 		pass(&rig, none, whole, whole); /* nobody ran */
 	assert_int_equal(report(&rig, 0).sm_ppm, 1000000);
@@ -138,8 +177,8 @@ static void policies_are_told(void **state)
 	sched_ask(rig.sched, BELFRY_HOOK_FAULT, rig.vgpus[0], &ctx, sizeof(ctx), rig.now_ns);
 	assert_int_equal(asked, 1);
 	assert_true(ctx.head.vgpu < ctx.head.count);
-	sim_assert_near("SMs", table[ctx.head.vgpu].sm_ppm / 1e4, 90, 0.1);
-	sim_assert_near("memory", table[ctx.head.vgpu].mem_ppm / 1e4, 20, 0.1);
+	sim_assert_near("SMs", table[ctx.head.vgpu].sm_ppm / 1e4, 90, 5);
+	sim_assert_near("memory", table[ctx.head.vgpu].mem_ppm / 1e4, 20, 5);
 	sched_free(rig.sched);
 }
 
@@ -147,6 +186,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_is_alone_is_known_at_once),
+		cmocka_unit_test(who_comes_is_told_from_who_was_there),
+		cmocka_unit_test(what_has_changed_is_followed),
 		cmocka_unit_test(those_who_take_turns_are_told_apart),
 		cmocka_unit_test(nonsense_and_silence_do_no_harm),
 		cmocka_unit_test(policies_are_told),
