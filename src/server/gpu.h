@@ -162,11 +162,11 @@ struct gpu {
 	uint64_t meter_ns;    /* when the meter last looked */
 	uint64_t turns_ns;    /* when it last read whose turns it was */
 	bool meter_was_busy, meter_has_records;
+	bool has_busy;
+	_Atomic bool was_used;	/* since gpu_busy.c looked */
 	unsigned strange_turns; /* since then, of nobody we know */
 	struct trace trace;
 	struct device_load busy; /* when it was last looked at, if has_busy: see gpu_busy.c */
-	bool has_busy;
-	_Atomic bool was_used; /* since that look */
 	char time_source[128];
 	pthread_mutex_t policy_lock;
 	struct seat *seat; /* the GPU's policy; NULL: the built-in. Changes under both locks */
@@ -190,9 +190,9 @@ struct gpu {
 	char socket[108];
 	struct talker *talkers; /* GPU_TALKERS_MAX */
 	struct pollfd *polls;
-	bool hall_is_gone;
 	uint64_t busy_due_ns; /* when to look how busy the GPU is; 0: not before somebody uses it */
 	bool is_busy_untold;  /* the device cannot tell */
+	bool hall_is_gone;
 };
 
 static inline void gpu_lock(struct gpu *gpu)
