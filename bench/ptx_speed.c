@@ -1,5 +1,5 @@
 /* ptx_speed [seconds]: thread-instructions a second of the PTX interpreter, by kind of kernel, on one core and on
- * two. Blocks of one launch are handed out to the threads one by one, as an engine would. */
+ * two, and the bytes of device memory that each moves. Blocks of one launch are handed out to the threads one by one, as an engine would. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct job {
 	struct ptx_host host;
 	uint32_t next;
 	uint32_t stop;
-	uint64_t cost;
+	uint64_t cost, moved_bytes;
 	const char *failure;
 };
 
@@ -44,7 +44,8 @@ static void *work(void *arg)
 	struct job *job = arg;
 	const uint32_t *grid = job->launch.grid;
 	struct ptx_block *block;
-	uint64_t cost = 0;
+	uint64_t cost = 0, moved_bytes = 0;
+	enum ptx_state state;
 
 	if (ptx_block_create(&job->launch, &job->host, &block, NULL)) {
 		job->failure = "cannot be launched";
@@ -55,12 +56,15 @@ static void *work(void *arg)
 		uint32_t index[3] = { n % grid[0], n / grid[0] % grid[1], n / grid[0] / grid[1] % grid[2] };
 
 		ptx_block_start(block, index, 0);
-		if (ptx_block_run(block, 0, &job->stop, &cost) == PTX_STATE_FAULT) {
+		state = ptx_block_run(block, 0, &job->stop, &cost);
+		moved_bytes += ptx_block_moved_bytes(block);
+		if (state == PTX_STATE_FAULT) {
 			job->failure = ptx_fault_name(ptx_block_fault(block)->kind);
 			break;
 		}
 	}
 	__atomic_fetch_add(&job->cost, cost, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&job->moved_bytes, moved_bytes, __ATOMIC_RELAXED);
 	ptx_block_free(block);
 	return NULL;
 }
@@ -98,7 +102,7 @@ static double measure(struct job *job, unsigned workers, double seconds)
 
 	fill_memory();
 	job->next = job->stop = 0;
-	job->cost = 0;
+	job->cost = job->moved_bytes = 0;
 	from = bf_now_ns();
 	for (unsigned i = 0; i < workers; i++)
 		if (pthread_create(&threads[i], NULL, work, job))
@@ -159,7 +163,8 @@ static int run_bench(const struct bench *b, double seconds)
 	if (job.failure)
 		fprintf(stderr, "ptx_speed: %s: %s\n", b->kernel, job.failure);
 	else
-		printf("| %-24s | %8.0f | %8.0f | %5.2f |\n", b->kind, one / 1e6, two / 1e6, two / one);
+		printf("| %-24s | %8.0f | %8.0f | %5.2f | %5.2f |\n", b->kind, one / 1e6, two / 1e6,
+		       two / one, (double)job.moved_bytes / (double)job.cost);
 	ptx_module_free(module);
 	return job.failure != NULL;
 }
@@ -172,11 +177,11 @@ int main(int argc, char **argv)
 	memory = aligned_alloc(4096, MEMORY_BYTES);
 	if (!memory)
 		return 1;
-	printf("| kernel                   | one core | two      | scale |\n");
-	printf("| ------------------------ | -------: | -------: | ----: |\n");
+	printf("| kernel                   | one core | two      | scale | bytes |\n");
+	printf("| ------------------------ | -------: | -------: | ----: | ----: |\n");
 	for (size_t i = 0; i < sizeof(benches) / sizeof(benches[0]); i++)
 		status |= run_bench(&benches[i], seconds);
-	printf("Millions of thread-instructions a second.\n");
+	printf("Millions of thread-instructions a second; bytes moved by one of them.\n");
 	free(memory);
 	return status;
 }

@@ -108,6 +108,16 @@ struct soft_shape_params {
 	uint32_t sm_count, clock_khz;
 	uint64_t mem_bytes, rate, gpu_ns;
 };
+/* On a subdevice: how busy it has been since it came to be, with all programs together; these never run backwards. Not
+ * for programs that are supervised. */
+#define SOFT_CTRL_GPU_GET_COUNTERS 0x2080be02u
+struct soft_counters_params {
+	uint64_t gpu_ns;      /* its clock */
+	uint64_t sm_ns;	      /* in which an SM executed a block, summed over SMs */
+	uint64_t bus_ns;      /* that the memory bus takes for what was moved, at its full width */
+	uint64_t moved_bytes; /* by loads, stores and atomics of kernels, and by copies: read and written */
+	uint32_t sm_count, reserved;
+};
 
 /* Text that kernels printed: bytes [tail, head) of a ring, both counting up without end. The GPU moves head and
  * never writes over what lies before it: what does not fit is lost and counted. */

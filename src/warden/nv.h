@@ -20,6 +20,11 @@ struct nv_road {
 	void *(*map)(int fd, uint64_t bytes, int prot); /* MAP_FAILED and errno */
 };
 
+/* A GPU's counters when its load was last asked for; gpu_ns 0: not yet. */
+struct nv_counted {
+	uint64_t gpu_ns, sm_ns, bus_ns;
+};
+
 struct nv {
 	struct device device;
 	const struct nv_road *road;
@@ -30,6 +35,7 @@ struct nv {
 	_Atomic unsigned uvm_major; /* nv_kernel.c; 0: not known yet */
 	struct nvml *nvml;	    /* nv_kernel.c; from when it is first asked for on */
 	char folder[108];	    /* nv_soft.c */
+	struct nv_counted counted;  /* nv_soft.c */
 };
 
 static inline struct nv *nv_of(struct device *device)

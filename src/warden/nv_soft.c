@@ -93,6 +93,34 @@ static int soft_time_of(struct device *device, int control_fd, uint32_t client, 
 	return 0;
 }
 
+/* The engines run a little ahead of the clock or behind it, so a short time can seem more than full. */
+static uint32_t part_ppm(uint64_t part, double whole)
+{
+	double ppm = (double)part * 1e6 / whole;
+
+	return ppm < 1e6 ? (uint32_t)ppm : 1000000;
+}
+
+static int soft_load(struct device *device, struct device_load *load)
+{
+	struct nv *nv = nv_of(device);
+	struct soft_counters_params now = { 0 };
+	struct nv_counted last = nv->counted;
+	int rc = own_control(nv, OWN_SUBDEVICE, SOFT_CTRL_GPU_GET_COUNTERS, &now, sizeof(now));
+	double ns = (double)(now.gpu_ns - last.gpu_ns);
+
+	if (rc)
+		return rc < 0 ? rc : -EIO;
+	if (now.gpu_ns == last.gpu_ns)
+		return -EAGAIN;
+	nv->counted = (struct nv_counted){ now.gpu_ns, now.sm_ns, now.bus_ns };
+	if (!last.gpu_ns)
+		return -EAGAIN;
+	*load = (struct device_load){ .sm_ppm = part_ppm(now.sm_ns - last.sm_ns, ns * now.sm_count),
+				      .mem_ppm = part_ppm(now.bus_ns - last.bus_ns, ns) };
+	return 0;
+}
+
 static const struct device_ops soft_ops = {
 	.name = "soft",
 	.close = nv_close,
@@ -107,6 +135,7 @@ static const struct device_ops soft_ops = {
 	.use_of = nv_use_of,
 	.supervise = soft_supervise,
 	.time_of = soft_time_of,
+	.load = soft_load,
 };
 
 struct device *device_soft_open(const char *folder, const struct device_options *options,

@@ -473,6 +473,22 @@ static void domain_of_others_cannot_be_joined(void)
 	run_well(program_joins_a_domain);
 }
 
+static void program_asks_for_counters(struct actor *a)
+{
+	struct soft_counters_params counters = { 0 };
+
+	actor_context(a);
+	CHECK_EQUAL(
+		actor_control(a, STAGE_SUBDEVICE, SOFT_CTRL_GPU_GET_COUNTERS, &counters, sizeof(counters)),
+		RM_ERR_INSUFFICIENT_PERMISSIONS);
+	CHECK_EQUAL(counters.gpu_ns, 0);
+}
+
+static void what_others_do_cannot_be_counted(void)
+{
+	run_well(program_asks_for_counters);
+}
+
 /* While the vGPU is stopped a call waits: so it is surely under way when the file is closed. */
 static void *call_and_wait(void *arg)
 {
@@ -578,6 +594,7 @@ int main(void)
 	STAGE_TEST(answers_are_not_taken_for_requests);
 	STAGE_TEST(garbage_on_the_socket_changes_nothing);
 	STAGE_TEST(domain_of_others_cannot_be_joined);
+	STAGE_TEST(what_others_do_cannot_be_counted);
 	STAGE_TEST(file_can_be_closed_while_a_call_is_under_way);
 	STAGE_TEST(files_closed_at_random_leave_nothing);
 	return 0;

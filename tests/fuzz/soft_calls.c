@@ -54,11 +54,12 @@ static const uint32_t controls[] = {
 	SOFT_CTRL_GROUP_GET_TIME,
 	SOFT_CTRL_SPACE_SET_PRINT,
 	SOFT_CTRL_GPU_GET_SHAPE,
+	SOFT_CTRL_GPU_GET_COUNTERS,
 	0x20801301,
 };
 static const uint16_t sizes[] = {
-	128, 40, 4, 32, 384, 132, 12, 132, 268, 3812, 14408, 536, 1028, 420, 3,
-	8,   8,	 8, 4,	3,   4,	  4,  4,   8,	32,   4,     56,  24,	40,  16,
+	128, 40, 4, 32, 384, 132, 12, 132, 268, 3812, 14408, 536, 1028, 420, 3,	 8,
+	8,   8,	 4, 3,	4,   4,	  4,  8,   32,	4,    56,    24,  32,	40,  16,
 };
 
 static const char text[] =

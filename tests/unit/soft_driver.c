@@ -129,6 +129,33 @@ static void gpu_has_a_name_a_uuid_and_a_shape(void **state)
 	assert_int_equal(program_control(&program, 0x1234, 0x20800110, name, sizeof(name)), ERR_NOT_FOUND);
 }
 
+static void counters_are_told_on_a_subdevice_only(void **state)
+{
+	struct soft_counters_params counters = { .reserved = 7 }, later;
+
+	(void)state;
+	assert_int_equal(program_control(&program, HANDLE_SUBDEVICE, SOFT_CTRL_GPU_GET_COUNTERS, &counters,
+					 sizeof(counters)),
+			 0);
+	assert_int_equal(counters.sm_count, 2);
+	assert_int_equal(counters.reserved, 0);
+	assert_int_equal(counters.sm_ns, 0);
+	assert_int_equal(counters.bus_ns, 0);
+	assert_int_equal(counters.moved_bytes, 0);
+	assert_int_equal(program_control(&program, HANDLE_SUBDEVICE, SOFT_CTRL_GPU_GET_COUNTERS, &later,
+					 sizeof(later)),
+			 0);
+	assert_true(later.gpu_ns > counters.gpu_ns);
+	assert_int_equal(program_control(&program, HANDLE_DEVICE, SOFT_CTRL_GPU_GET_COUNTERS, &counters,
+					 sizeof(counters)),
+			 RM_ERR_NOT_SUPPORTED);
+	assert_int_equal(program_control(&program, HANDLE_SUBDEVICE, SOFT_CTRL_GPU_GET_COUNTERS, &counters,
+					 sizeof(counters) - 8),
+			 RM_ERR_INVALID_ARGUMENT);
+	assert_int_equal(program_control(&program, HANDLE_SUBDEVICE, SOFT_CTRL_GPU_GET_COUNTERS, NULL, 0),
+			 RM_ERR_INVALID_ARGUMENT);
+}
+
 static void handles_are_unique_and_parents_must_fit(void **state)
 {
 	struct rm_arg_alloc arg = { .client = program.client, .parent = HANDLE_DEVICE, .class_id = 0x90f1 };
@@ -520,6 +547,7 @@ int main(void)
 		WITH_PROGRAM(cards_are_listed_with_their_instances),
 		WITH_PROGRAM(version_is_checked_and_told),
 		WITH_PROGRAM(gpu_has_a_name_a_uuid_and_a_shape),
+		WITH_PROGRAM(counters_are_told_on_a_subdevice_only),
 		WITH_PROGRAM(handles_are_unique_and_parents_must_fit),
 		WITH_PROGRAM(device_must_exist),
 		WITH_PROGRAM(clients_belong_to_their_control_file),

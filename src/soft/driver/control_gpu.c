@@ -92,6 +92,18 @@ static uint32_t get_shape(struct control_site *site)
 	return RM_OK;
 }
 
+/* What others do is not for a program that a warden speaks for. */
+static uint32_t get_counters(struct control_site *site)
+{
+	struct soft_counters_params counters;
+
+	if (site->site->call->is_on_behalf)
+		return RM_ERR_INSUFFICIENT_PERMISSIONS;
+	hw_gpu_get_counters(site->driver->gpus[site->object->gpu], &counters);
+	memcpy(site->params, &counters, sizeof(counters));
+	return RM_OK;
+}
+
 static uint32_t get_time(struct control_site *site)
 {
 	put64(site->params, hw_gpu_now_ns(site->driver->gpus[site->object->gpu]));
@@ -178,5 +190,6 @@ const struct control controls_gpu[] = {
 	{ 0x20801801, PCI_INFO_BYTES, OBJECT_SUBDEVICE, get_pci_info },
 	{ 0x20801823, BUS_INFO_BYTES, OBJECT_SUBDEVICE, get_bus_info },
 	{ SOFT_CTRL_GPU_GET_SHAPE, sizeof(struct soft_shape_params), OBJECT_SUBDEVICE, get_shape },
+	{ SOFT_CTRL_GPU_GET_COUNTERS, sizeof(struct soft_counters_params), OBJECT_SUBDEVICE, get_counters },
 	{ 0 },
 };

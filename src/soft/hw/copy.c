@@ -99,6 +99,7 @@ static uint64_t copy_run(const struct hw_copy *c, struct hw_space *space, uint64
 		return 0;
 	}
 	move_bytes(to, from, run);
+	copied->moved_bytes += 2 * run;
 	return run;
 }
 
@@ -138,6 +139,7 @@ static uint64_t fill_run(const struct hw_copy *c, struct hw_space *space, uint64
 		done += n;
 		at = 0; /* the pattern is whole elements long */
 	}
+	copied->moved_bytes += run;
 	return run;
 }
 
@@ -173,7 +175,9 @@ static uint64_t remap_one(const struct hw_copy *c, struct hw_space *space, uint6
 			fault(copied, out, true);
 			return 0;
 		}
+		copied->moved_bytes += size;
 	}
+	copied->moved_bytes += (uint64_t)size * c->in_count;
 	copied->bytes += LINE_PRICE_BYTES;
 	return out_bytes;
 }

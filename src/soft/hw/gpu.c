@@ -173,6 +173,26 @@ uint64_t hw_gpu_busy_ns(struct hw_gpu *gpu)
 	return busy;
 }
 
+/* A copy has the bus for as long as it takes: its engine's rate does not go by the SMs'. */
+static uint64_t bus_ns(const struct hw_gpu *gpu)
+{
+	double bytes_a_ns = (double)gpu->options.rate * gpu->options.sms / HW_BUS_COST / 1e9;
+
+	return gpu->copy_busy_ns + (uint64_t)((double)gpu->kernel_moved_bytes / bytes_a_ns);
+}
+
+void hw_gpu_get_counters(struct hw_gpu *gpu, struct soft_counters_params *counters)
+{
+	hw_lock(gpu->cores);
+	*counters =
+		(struct soft_counters_params){ .gpu_ns = hw_clock_read(&gpu->clock),
+					       .sm_ns = gpu->sm_ns,
+					       .bus_ns = bus_ns(gpu),
+					       .moved_bytes = gpu->kernel_moved_bytes + gpu->copy_moved_bytes,
+					       .sm_count = gpu->options.sms };
+	hw_unlock(gpu->cores);
+}
+
 uint64_t hw_gpu_used_bytes(struct hw_gpu *gpu)
 {
 	return __atomic_load_n(&gpu->used_bytes, __ATOMIC_RELAXED);

@@ -40,6 +40,7 @@ struct hw_gpu *hw_gpu_new(struct hw_cores *cores, const struct hw_options *optio
 void hw_gpu_free(struct hw_gpu *gpu);	    /* after everything on it was put */
 uint64_t hw_gpu_now_ns(struct hw_gpu *gpu); /* the GPU's clock: never backwards */
 uint64_t hw_gpu_busy_ns(struct hw_gpu *gpu);
+void hw_gpu_get_counters(struct hw_gpu *gpu, struct soft_counters_params *counters);
 uint64_t hw_gpu_used_bytes(struct hw_gpu *gpu); /* device memory handed out */
 /* The doorbell page, SOFT_BELL_BYTES of a memfd that the GPU keeps. */
 int hw_gpu_bell_file(struct hw_gpu *gpu);

@@ -217,6 +217,7 @@ static void spend(struct hw_gpu *gpu, struct hw_sm *sm, struct hw_group *group, 
 	sm->part = parts % gpu->options.rate;
 	sm->time_ns += ns;
 	group->has_run = true;
+	gpu->sm_ns += ns;
 	group->time.sm_ns += ns;
 	group->time.thread_instructions += cost;
 	if (sm->time_ns >= gpu->turn_end_ns)
@@ -254,6 +255,7 @@ static void account_block(struct hw_job *job, enum ptx_state state, uint64_t cos
 	struct hw_fault fault = { .error = SOFT_ERROR_COMPUTE, .kernel = l->ptx.kernel, .text = failure };
 
 	spend(gpu, &gpu->sms[job->sm], l->channel->group, cost);
+	gpu->kernel_moved_bytes += r->block ? ptx_block_moved_bytes(r->block) : 0;
 	gpu->sms[job->sm].running = NULL;
 	if (l->is_dropped) {
 		hw_resident_remove(r);
@@ -308,9 +310,12 @@ static void account_copy(struct hw_job *job, const struct hw_copy *c, const stru
 {
 	struct hw_channel *ch = job->channel;
 	struct hw_gpu *gpu = job->gpu;
+	uint64_t ns = copied->bytes * NS / gpu->options.copy_bytes;
 
 	gpu->copy_running = NULL;
-	gpu->copy_ns += copied->bytes * NS / gpu->options.copy_bytes;
+	gpu->copy_ns += ns;
+	gpu->copy_busy_ns += ns;
+	gpu->copy_moved_bytes += copied->moved_bytes;
 	ch->group->time.copied_bytes += copied->bytes;
 	ch->group->has_run = true;
 	if (ch->work == HW_WORK_COPY) {

@@ -21,6 +21,7 @@ enum {
 	HW_SLACK_NS = 16000,	      /* the front end need not wait for less than this */
 	HW_AHEAD_NS = 1000000,	      /* of the clock, where it is not paced */
 	HW_BUDGET = 64,		      /* what the front end does before others have the lock */
+	HW_BUS_COST = 2,	      /* thread-instructions of an SM, to a byte that the bus moves for it */
 	HW_COPY_BYTES = 256 << 10,    /* at most this much in one go */
 	HW_FETCH_WORDS = 128,
 	HW_SUBCHANNELS = 8,
@@ -226,6 +227,9 @@ struct hw_gpu {
 	uint64_t event_ns;   /* and in any case then */
 	bool is_polling;     /* a channel waits for a semaphore, */
 	uint64_t poll_ns;    /* which is looked at then */
+	/* totals, which nothing else depends on */
+	uint64_t sm_ns, copy_busy_ns;
+	uint64_t kernel_moved_bytes, copy_moved_bytes;
 };
 
 struct hw_cores {
@@ -275,7 +279,8 @@ bool hw_acquire_is_met(struct hw_channel *channel);
 /* copy.c */
 bool hw_copy_begin(struct hw_channel *channel, uint32_t launch);
 struct hw_copied {
-	uint64_t bytes; /* to be paid for */
+	uint64_t bytes;	      /* to be paid for */
+	uint64_t moved_bytes; /* read and written */
 	uint64_t fault_address;
 	bool is_done, is_fault, is_write;
 };

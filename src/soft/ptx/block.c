@@ -282,6 +282,7 @@ enum ptx_state ptx_block_run(struct ptx_block *b, uint64_t max_cost, const uint3
 	uint64_t before = b->run_cost = b->cost;
 	uint32_t ops = slice_ops(b, max_cost);
 
+	b->moved_bytes = 0;
 	memset(b->spans, 0, sizeof(b->spans));
 	while (b->state == PTX_STATE_RUNNING) {
 		if (stop && __atomic_load_n(stop, __ATOMIC_RELAXED))
@@ -293,6 +294,11 @@ enum ptx_state ptx_block_run(struct ptx_block *b, uint64_t max_cost, const uint3
 	if (cost)
 		*cost += b->cost - before;
 	return b->state;
+}
+
+uint64_t ptx_block_moved_bytes(const struct ptx_block *b)
+{
+	return b->moved_bytes;
 }
 
 const struct ptx_fault *ptx_block_fault(const struct ptx_block *b)

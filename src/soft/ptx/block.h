@@ -70,7 +70,8 @@ struct ptx_block {
 	struct ptx_span spans[PTX_SPANS]; /* [0] was used last */
 	struct ptx_fault fault;
 	enum ptx_state state;
-	uint64_t cost; /* since the block started: its clock */
+	uint64_t cost;	      /* since the block started: its clock */
+	uint64_t moved_bytes; /* of device memory, since ptx_block_run was last called */
 };
 
 /* block.c */

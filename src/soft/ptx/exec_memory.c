@@ -62,7 +62,8 @@ static uint8_t *resolve_device(struct ptx_warp *w, const struct ptx_op *op, unsi
 	return at;
 }
 
-static uint8_t *resolve_one(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint64_t address,
+/* A place of the block's own, or one that may be. */
+static uint8_t *resolve_own(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint64_t address,
 			    uint32_t bytes, bool is_write)
 {
 	switch (op->space) {
@@ -72,15 +73,14 @@ static uint8_t *resolve_one(struct ptx_warp *w, const struct ptx_op *op, unsigne
 		return resolve_local(w, op, lane, address, bytes, is_write);
 	case PTX_SPACE_PARAM:
 		return resolve_param(w, op, lane, address, bytes, is_write);
-	case PTX_SPACE_GENERIC:
+	default:
 		if (address - PTX_SHARED_WINDOW < PTX_WINDOW_BYTES)
 			return resolve_shared(w, op, lane, address - PTX_SHARED_WINDOW, bytes, is_write);
 		if (address - PTX_LOCAL_WINDOW < PTX_WINDOW_BYTES)
 			return resolve_local(w, op, lane, address - PTX_LOCAL_WINDOW, bytes, is_write);
 		if (address - PTX_PARAM_WINDOW < PTX_WINDOW_BYTES)
 			return resolve_param(w, op, lane, address - PTX_PARAM_WINDOW, bytes, is_write);
-		return resolve_device(w, op, lane, address, bytes, is_write);
-	default:
+		w->block->moved_bytes += bytes;
 		return resolve_device(w, op, lane, address, bytes, is_write);
 	}
 }
@@ -109,14 +109,15 @@ static inline bool resolve_together(const struct ptx_warp *w, const struct ptx_o
 	return true;
 }
 
-bool PTX_BUILT(ptx_resolve)(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, unsigned slot,
-			    uint32_t bytes, bool is_write, uint8_t **at)
+/* Lane by lane: apart, so that the short way does not pay for it. */
+static __attribute__((noinline)) bool resolve_each(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask,
+						   const uint64_t *address, uint32_t bytes, bool is_write,
+						   uint8_t **at)
 {
-	uint64_t address[PTX_LANES];
+	bool is_device = op->space == PTX_SPACE_GLOBAL;
 
-	fetch_addresses(w, op, slot, address);
-	if (mask == ~0u && resolve_together(w, op, address, bytes, is_write, at))
-		return true;
+	if (is_device)
+		w->block->moved_bytes += (uint64_t)bytes * (uint32_t)__builtin_popcount(mask);
 	for (unsigned i = 0; i < PTX_LANES; i++) {
 		if (!(mask >> i & 1))
 			continue;
@@ -124,10 +125,24 @@ bool PTX_BUILT(ptx_resolve)(struct ptx_warp *w, const struct ptx_op *op, uint32_
 			ptx_fault_set(w, op, PTX_FAULT_MISALIGNED, i, address[i], bytes, is_write);
 			return false;
 		}
-		at[i] = resolve_one(w, op, i, address[i], bytes, is_write);
+		at[i] = is_device ? resolve_device(w, op, i, address[i], bytes, is_write)
+				  : resolve_own(w, op, i, address[i], bytes, is_write);
 		if (!at[i])
 			return false;
 	}
+	return true;
+}
+
+bool PTX_BUILT(ptx_resolve)(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, unsigned slot,
+			    uint32_t bytes, bool is_write, uint8_t **at)
+{
+	uint64_t address[PTX_LANES];
+
+	fetch_addresses(w, op, slot, address);
+	if (mask != ~0u || !resolve_together(w, op, address, bytes, is_write, at))
+		return resolve_each(w, op, mask, address, bytes, is_write, at);
+	if (op->space != PTX_SPACE_SHARED)
+		w->block->moved_bytes += (uint64_t)bytes * PTX_LANES;
 	return true;
 }
 

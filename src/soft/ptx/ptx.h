@@ -167,6 +167,8 @@ void ptx_block_start(struct ptx_block *block, const uint32_t index[3], uint32_t 
  * (0: no limit). PTX_STATE_RUNNING means: call again to go on. *cost grows by what was executed. */
 enum ptx_state ptx_block_run(struct ptx_block *block, uint64_t max_cost, const uint32_t *stop,
 			     uint64_t *cost);
+/* Of device memory, by the last ptx_block_run: the width of every load, store and atomic for each of its lanes. */
+uint64_t ptx_block_moved_bytes(const struct ptx_block *block);
 const struct ptx_fault *ptx_block_fault(const struct ptx_block *block);
 const char *ptx_fault_name(enum ptx_fault_kind kind);
 
