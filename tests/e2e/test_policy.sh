@@ -78,6 +78,17 @@ status 1 "$belfry" policy dump
 says 'no policy is loaded' "dump without a policy"
 [ "$(figure "" gpus.0.policy)" = built-in ] || fail "stats do not name the built-in"
 
+# Whom policies could place beside whom: how busy a vGPU keeps the SMs and the memory bus is measured. Loads count, and move
+# no memory.
+computes() {
+	timeout 20 "$belfry" stats --json "$1" | python3 -c '
+import json, sys
+busy = json.load(sys.stdin)["vgpus"][0]["busy"]
+sys.exit(not (busy and 0.05 < busy["sm"] <= 1 and busy["memory"] < 0.3))' 2>/dev/null
+}
+until_so computes a
+until_so computes b
+
 # In the middle of what goes on; decisions are its own from then on.
 status 0 "$belfry" policy load fair
 has_line 'fair decides on GPU soft:0 now, in place of built-in' "$work/out" || fail "load: $(cat "$work/out")"

@@ -145,6 +145,22 @@ a_fault_is_told() {
 	timeout 10 "$BELFRY" rm t-told
 }
 
+# Counters are there from Hopper on, and where NVIDIA's management library is.
+how_busy_it_is_is_told() {
+	local busy
+	start_on 30 4G t-counted "$BIN/gpu_busy" --secs 5 >/dev/null
+	wait_until 20 is_counted t-counted && busy=$(timeout 10 "$BELFRY" stats --json t-counted | tr -d ' \n' | grep -o '"busy":{[^}]*}')
+	wait "$STARTED" || return 1
+	[ -n "${busy:-}" ] && echo "$busy" && return 0
+	is_soft && return 1
+	echo "the GPU does not tell"
+	return 77
+}
+
+is_counted() {
+	timeout 10 "$BELFRY" stats --json "$1" 2>/dev/null | tr -d ' \n' | grep -q '"busy":{"sm":\(0\.[0-9]*[1-9]\|1\)'
+}
+
 a_neighbours_fault_disturbs_nobody() {
 	local steady status kind
 	start_on 60 4G t-steady "$BIN/gpu_steady" --until "$WORK/enough" --secs 40 --launches $(is_soft && echo 20 || echo 1000) >"$WORK/steady" 2>&1
@@ -329,6 +345,7 @@ a_stopped_program_can_be_killed
 an_ordinary_user_needs_no_root
 a_fault_is_the_programs_own
 a_fault_is_told
+how_busy_it_is_is_told
 a_neighbours_fault_disturbs_nobody
 kill_9_of_the_program_leaves_nothing
 kill_9_of_belfry_leaves_nothing
