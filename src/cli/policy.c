@@ -20,8 +20,8 @@ static const char help_text[] =
 	"  check FILE|NAME tell what is in an object, and whether the kernel takes it\n"
 	"  new NAME        write NAME.bpf.c, to begin with\n"
 	"  trace           show decisions as they are made\n"
-	"  record          write them to a file\n"
-	"  replay FILE     tell what another policy would have decided\n"
+	"  record          write them to a file, with the work they are about\n"
+	"  replay FILE     tell what another policy would have decided, and changed\n"
 	"\n"
 	"belfry policy COMMAND --help tells about one of them.\n";
 
@@ -31,14 +31,19 @@ static const struct policy_command *const commands[] = {
 	&policy_trace_command, &policy_record_command, &policy_replay_command,
 };
 
-static const struct option long_options[] = {
-	{ "gpu", required_argument, NULL, 'g' },    { "soft", required_argument, NULL, 's' },
-	{ "vgpu", required_argument, NULL, 'v' },   { "set", required_argument, NULL, 'S' },
-	{ "output", required_argument, NULL, 'o' }, { "for", required_argument, NULL, 'f' },
-	{ "with", required_argument, NULL, 'w' },   { "most", required_argument, NULL, 'm' },
-	{ "all", no_argument, NULL, 'a' },	    { "json", no_argument, NULL, 'j' },
-	{ "help", no_argument, NULL, 'h' },	    { NULL, 0, NULL, 0 }
-};
+static const struct option long_options[] = { { "gpu", required_argument, NULL, 'g' },
+					      { "soft", required_argument, NULL, 's' },
+					      { "vgpu", required_argument, NULL, 'v' },
+					      { "set", required_argument, NULL, 'S' },
+					      { "output", required_argument, NULL, 'o' },
+					      { "for", required_argument, NULL, 'f' },
+					      { "with", required_argument, NULL, 'w' },
+					      { "against", required_argument, NULL, 'A' },
+					      { "most", required_argument, NULL, 'm' },
+					      { "all", no_argument, NULL, 'a' },
+					      { "json", no_argument, NULL, 'j' },
+					      { "help", no_argument, NULL, 'h' },
+					      { NULL, 0, NULL, 0 } };
 
 static int take_set(struct policy_args *args, const char *set, struct bf_error *err)
 {
@@ -73,6 +78,9 @@ static int take_option(struct policy_args *args, int option, struct bf_error *er
 		return bf_parse_time(optarg, &args->for_us, err);
 	case 'w':
 		args->with = optarg;
+		return 0;
+	case 'A':
+		args->against = optarg;
 		return 0;
 	case 'm':
 		return bf_parse_number("--most", optarg, 0, 1000000, &args->most, err);

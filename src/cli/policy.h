@@ -17,7 +17,7 @@ struct policy_args {
 	const char *vgpu; /* NULL: none was named */
 	const char *sets[POLICY_SETS_MAX];
 	size_t set_count;
-	const char *output, *with;
+	const char *output, *with, *against;
 	uint64_t for_us;
 	long most;
 	bool is_json, wants_all, is_gpu_said; /* on the command line, not by the environment */

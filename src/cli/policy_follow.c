@@ -30,7 +30,7 @@ struct follow {
 	void (*tell)(const struct follow *follow); /* once a second; NULL: nothing to tell */
 };
 
-static int open_follow(struct follow *follow, bool wants_all, struct bf_error *err)
+static int open_follow(struct follow *follow, uint32_t flags, struct bf_error *err)
 {
 	struct protocol_request request = talk_request(PROTOCOL_POLICY_FOLLOW, NULL);
 	struct protocol_reply reply;
@@ -41,7 +41,7 @@ static int open_follow(struct follow *follow, bool wants_all, struct bf_error *e
 		rc = talk_find(&place, err);
 	if (rc)
 		return rc;
-	request.flags = wants_all ? PROTOCOL_ALL : 0;
+	request.flags = flags;
 	follow->sock = talk_connect(&place, err);
 	if (follow->sock < 0)
 		return follow->sock;
@@ -84,7 +84,7 @@ static int take_all(struct follow *follow, void *buffer, struct bf_error *err)
 		rc = record_check(buffer, (size_t)got, err);
 		if (rc)
 			return rc;
-		follow->entries++;
+		follow->entries += entry->kind == RECORD_DECISION;
 		follow->lost += entry->lost;
 		rc = follow->take(follow, entry, err);
 		if (rc)
@@ -98,8 +98,10 @@ static int work(struct follow *follow, struct bf_error *err)
 	struct pollfd fds[] = { { follow->sock, POLLIN, 0 }, { follow->signals, POLLIN, 0 } };
 	cleanup_free void *buffer = malloc(RECORD_ENTRY_MAX);
 	uint64_t told_ns = bf_now_ns();
-	int rc = buffer ? 0 : bf_fail(err, ENOMEM, "out of memory");
+	int rc = 0;
 
+	if (!buffer)
+		return bf_fail(err, ENOMEM, "out of memory");
 	while (!rc && !fds[1].revents) {
 		uint64_t now_ns = bf_now_ns();
 
@@ -115,9 +117,9 @@ static int work(struct follow *follow, struct bf_error *err)
 	return rc == -EPIPE ? 0 : rc;
 }
 
-static int follow_run(struct follow *follow, bool wants_all, struct bf_error *err)
+static int follow_run(struct follow *follow, uint32_t flags, struct bf_error *err)
 {
-	int rc = open_follow(follow, wants_all, err);
+	int rc = open_follow(follow, flags, err);
 
 	if (!rc) {
 		follow->signals = watch_signals(err);
@@ -240,7 +242,7 @@ static int trace(struct policy_args *args)
 	};
 	struct bf_error err = { 0 };
 
-	return follow_run(&follow, args->wants_all, &err) ? cli_fail(&err) : CLI_OK;
+	return follow_run(&follow, args->wants_all ? PROTOCOL_ALL : 0, &err) ? cli_fail(&err) : CLI_OK;
 }
 
 const struct policy_command policy_trace_command = { "trace", trace_help, "gsvafj", NULL, trace };
@@ -248,8 +250,9 @@ const struct policy_command policy_trace_command = { "trace", trace_help, "gsvaf
 static const char record_help[] =
 	"usage: belfry policy record -o FILE [OPTION...]\n"
 	"\n"
-	"Write every decision on a GPU to a file, with all that was known when it was made, until it is\n"
-	"interrupted; belfry policy replay tells what another policy would have decided.\n"
+	"Write every decision on a GPU to a file, with all that was known when it was made, and the work\n"
+	"it was about: when it came, when it was done, what it used. Until it is interrupted.\n"
+	"belfry policy replay tells what another policy would have decided, and what that would have changed.\n"
 	"\n"
 	"  -o FILE        where to; it must not be there yet\n"
 	"  --for TIME     for so long, such as 30s\n"
@@ -289,7 +292,7 @@ static int record(struct policy_args *args)
 		follow.tell = tell_count;
 	rc = record_write_header(to, &err);
 	if (!rc)
-		rc = follow_run(&follow, true, &err);
+		rc = follow_run(&follow, PROTOCOL_ALL | PROTOCOL_WORK, &err);
 	if (follow.tell)
 		fputs("\n", stderr);
 	if (!rc && fflush(to))

@@ -6,6 +6,7 @@
 
 #include "base/own.h"
 #include "cli/policy.h"
+#include "cli/policy_play.h"
 #include "cli/report.h"
 #include "replay/replay.h"
 #include "server/decision.h"
@@ -13,28 +14,46 @@
 static const char replay_help[] =
 	"usage: belfry policy replay FILE --with FILE|NAME|built-in [OPTION...]\n"
 	"\n"
-	"Put every decision of a record of belfry policy record to another policy, at the time it was\n"
-	"made and with what was known then, and tell where it would have decided otherwise.\n"
+	"What another policy would have made of a record of belfry policy record. First every decision is\n"
+	"put to it, at the time it was made and with what was known then, to tell where it would have\n"
+	"decided otherwise. Then the work of the record is played on a simulated GPU, under a policy to\n"
+	"compare with and under the other, to tell what would have changed for whom.\n"
 	"\n"
-	"  --with POLICY  an object, a policy that comes with Belfry, or built-in\n"
-	"  --set K=V      a tunable of that policy; as often as needed\n"
-	"  --most N       show so many differences (10)\n"
-	"  --json         as JSON\n";
+	"  --with POLICY     an object, a policy that comes with Belfry, or built-in\n"
+	"  --set K=V         a tunable of that policy; as often as needed\n"
+	"  --against POLICY  what the play is compared with (built-in)\n"
+	"  --most N          show so many differences (10)\n"
+	"  --json            as JSON\n";
 
-static struct policy *load(const struct policy_args *args, struct bf_error *err)
+static const char built_in[] = "built-in";
+
+/* What a hook costs here says nothing of what it costs where it decides: nobody is put out for it. */
+static const uint64_t budget_ns = 1000000000;
+
+/* 0, and *policy is NULL: it is the built-in. */
+static int load(const struct policy_args *args, const char *name, struct policy **policy,
+		struct bf_error *err)
 {
-	struct policy_options options = { .sets = args->sets, .set_count = args->set_count };
+	struct policy_options options = { .budget_ns = budget_ns };
 	struct policy_file file = { .bytes = NULL };
 	struct bf_error why = { 0 };
-	struct policy *policy = NULL;
+	int rc;
 
-	if (policy_file_read(args->with, &file, err))
-		return NULL;
-	policy = policy_load(file.bytes, file.size, &options, NULL, &why);
-	if (!policy)
-		bf_fail(err, why.code, "%.100s: %.270s", file.path, why.text);
+	*policy = NULL;
+	if (!strcmp(name, built_in))
+		return 0;
+	if (name == args->with) {
+		options.sets = args->sets;
+		options.set_count = args->set_count;
+	}
+	rc = policy_file_read(name, &file, err);
+	if (rc)
+		return rc;
+	*policy = policy_load(file.bytes, file.size, &options, NULL, &why);
+	if (!*policy)
+		rc = bf_fail(err, why.code, "%.100s: %.270s", file.path, why.text);
 	free(file.bytes);
-	return policy;
+	return rc;
 }
 
 static const char *name_of(const struct replay_result *result, uint64_t id, char *to, size_t room)
@@ -144,7 +163,7 @@ static struct json_object *differences_json(const struct replay_result *result)
 	return list;
 }
 
-static void print_json(const struct replay_result *result)
+static void print_json(const struct replay_result *result, const struct policy_play *play)
 {
 	struct json_object *top = json_object_new_object();
 
@@ -159,14 +178,47 @@ static void print_json(const struct replay_result *result)
 	json_object_object_add(top, "why", result->why[0] ? json_object_new_string(result->why) : NULL);
 	json_object_object_add(top, "vgpus", vgpus_json(result));
 	json_object_object_add(top, "differences", differences_json(result));
+	json_object_object_add(top, "play", policy_play_json(play));
 	report_print(top);
 	json_object_put(top);
+}
+
+static int ask_again(const struct policy_args *args, FILE *record, struct replay_result *result,
+		     struct bf_error *err)
+{
+	struct policy *policy;
+	int rc = load(args, args->with, &policy, err);
+
+	if (!rc)
+		rc = replay_run(record, policy, (size_t)args->most, result, err);
+	policy_put(policy);
+	return rc;
+}
+
+/* With policies that have not been asked yet: they may remember. */
+static int play_again(const struct policy_args *args, FILE *record, struct policy_play *play,
+		      struct bf_error *err)
+{
+	const char *name = args->against ? args->against : built_in;
+	struct policy *against = NULL, *with = NULL;
+	int rc = load(args, name, &against, err);
+
+	if (!rc)
+		rc = load(args, args->with, &with, err);
+	snprintf(play->baseline_name, sizeof(play->baseline_name), "%s",
+		 against ? policy_name(against) : built_in);
+	snprintf(play->with_name, sizeof(play->with_name), "%s", with ? policy_name(with) : built_in);
+	if (!rc)
+		rc = policy_play_run(play, record, against, with, err);
+	policy_put(against);
+	policy_put(with);
+	return rc;
 }
 
 static int replay(struct policy_args *args)
 {
 	struct replay_result result = { .entries = 0 };
-	struct policy *policy = NULL;
+	struct policy_play play = { .has_work = false };
 	struct bf_error err = { 0 };
 	cleanup_file FILE *record = NULL;
 	int rc;
@@ -178,22 +230,19 @@ static int replay(struct policy_args *args)
 		bf_fail(&err, errno, "%s: %s", args->name, strerror(errno));
 		return cli_fail(&err);
 	}
-	if (strcmp(args->with, "built-in")) {
-		policy = load(args, &err);
-		if (!policy)
-			return cli_fail(&err);
-	}
-	rc = replay_run(record, policy, (size_t)args->most, &result, &err);
-	policy_put(policy);
-	if (rc)
-		return cli_fail(&err);
-	if (args->is_json)
-		print_json(&result);
-	else
+	rc = ask_again(args, record, &result, &err);
+	if (!rc)
+		rc = play_again(args, record, &play, &err);
+	if (!rc && args->is_json) {
+		print_json(&result, &play);
+	} else if (!rc) {
 		print_text(&result, args->with);
+		policy_play_print(&play);
+	}
 	replay_free(&result);
-	return CLI_OK;
+	policy_play_free(&play);
+	return rc ? cli_fail(&err) : CLI_OK;
 }
 
-const struct policy_command policy_replay_command = { "replay", replay_help, "wSmj",
+const struct policy_command policy_replay_command = { "replay", replay_help, "wSAmj",
 						      "give the file of one record", replay };

@@ -9,7 +9,7 @@
 enum { CTX_MOST = 1024 };
 
 static const struct record_header header_now = {
-	.magic = { 'B', 'E', 'L', 'F', 'R', 'Y', 'R', '1' },
+	.magic = { 'B', 'E', 'L', 'F', 'R', 'Y', 'R', '2' },
 	.abi = BELFRY_POLICY_ABI,
 	.vgpu_size = sizeof(struct belfry_vgpu),
 };
@@ -26,6 +26,18 @@ static uint32_t count_of(const void *ctx)
 static size_t aligned(size_t bytes)
 {
 	return (bytes + 7) / 8 * 8;
+}
+
+static size_t size_of(unsigned kind)
+{
+	switch (kind) {
+	case RECORD_SETUP:
+		return sizeof(struct record_setup);
+	case RECORD_SHARE:
+		return sizeof(struct record_share);
+	default:
+		return sizeof(struct record_work);
+	}
 }
 
 size_t record_make(const struct sched_decision *decision, const void *ctx, size_t ctx_bytes,
@@ -58,6 +70,21 @@ size_t record_make(const struct sched_decision *decision, const void *ctx, size_
 	if (entry.count)
 		memcpy(bytes + sizeof(entry) + entry.ctx_bytes, table, entry.count * sizeof(*table));
 	return all;
+}
+
+size_t record_make_other(enum record_kind kind, uint64_t at_ns, const void *what, size_t bytes, void *to,
+			 size_t room)
+{
+	struct record_entry entry = { .bytes = (uint32_t)(sizeof(entry) + bytes),
+				      .kind = (uint8_t)kind,
+				      .ctx_bytes = (uint32_t)bytes,
+				      .at_ns = at_ns };
+
+	if (bytes != size_of(kind) || entry.bytes > room)
+		return 0;
+	memcpy(to, &entry, sizeof(entry));
+	memcpy((uint8_t *)to + sizeof(entry), what, bytes);
+	return entry.bytes;
 }
 
 const void *record_ctx(const struct record_entry *entry)
@@ -123,19 +150,131 @@ static int check_ctx(const struct record_entry *entry, const void *bytes, struct
 	return 0;
 }
 
+/* It ends, and can be shown to people. */
+static bool is_text(const char *text, size_t room)
+{
+	size_t length = strnlen(text, room);
+
+	for (size_t i = 0; i < length; i++)
+		if (text[i] < ' ' || text[i] > '~')
+			return false;
+	return length < room;
+}
+
+/* As the configuration may be (docs/sharing.md), or sched divides by what it must not. */
+static int check_setup(const struct record_setup *setup, struct bf_error *err)
+{
+	const uint64_t ms = 1000000;
+
+	if (setup->window_ns < 10 * ms || setup->window_ns > 60000 * ms || setup->round_ns < ms ||
+	    setup->round_ns > setup->window_ns || setup->slice_min_ns < ms / 10 ||
+	    setup->slice_min_ns > setup->round_ns || setup->grace_ns > 1000 * ms ||
+	    setup->idle_ns > 1000 * ms || setup->how > SCHED_TURNS || setup->is_measured > 1 ||
+	    setup->is_soft > 1 || !is_text(setup->policy, sizeof(setup->policy)))
+		return bf_fail(err, EBADMSG, "not an entry of a record: no such sharing of a GPU");
+	return 0;
+}
+
+static int check_share(const struct record_share *share, struct bf_error *err)
+{
+	if (!share->id || !is_text(share->name, sizeof(share->name)) || !share->limit_ppm ||
+	    share->limit_ppm > SCHED_WHOLE_PPM || share->request_ppm > share->limit_ppm ||
+	    share->class > SCHED_LATENCY || share->percentile_ppm > SCHED_WHOLE_PPM ||
+	    share->objective_ns > RECORD_LONGEST_NS || share->timeslice_us > RECORD_LONGEST_NS / 1000 ||
+	    share->interleave < -1 || share->interleave > 2)
+		return bf_fail(err, EBADMSG, "not an entry of a record: no such vGPU");
+	return 0;
+}
+
+static int check_work(const struct record_work *work, struct bf_error *err)
+{
+	if (!work->id || work->what >= RECORD_WHATS)
+		return bf_fail(err, EBADMSG, "not an entry of a record: work of no kind, or nobody's");
+	if (work->what == RECORD_DONE && work->end_ns < work->came_ns)
+		return bf_fail(err, EBADMSG, "not an entry of a record: work that was done before it came");
+	return 0;
+}
+
+static int check_other(const struct record_entry *entry, const void *bytes, size_t size, struct bf_error *err)
+{
+	union {
+		struct record_setup setup;
+		struct record_share share;
+		struct record_work work;
+	} is;
+
+	if (entry->bytes != size || entry->ctx_bytes != size_of(entry->kind) || entry->count ||
+	    size != sizeof(*entry) + entry->ctx_bytes)
+		return bf_fail(err, EBADMSG, "not an entry of a record: %zu bytes of kind %u", size,
+			       entry->kind);
+	memcpy(&is, bytes, entry->ctx_bytes);
+	if (entry->kind == RECORD_SETUP)
+		return check_setup(&is.setup, err);
+	return entry->kind == RECORD_SHARE ? check_share(&is.share, err) : check_work(&is.work, err);
+}
+
 int record_check(const void *bytes, size_t size, struct bf_error *err)
 {
+	const uint8_t *rest = (const uint8_t *)bytes + sizeof(struct record_entry);
 	struct record_entry entry;
 	int rc;
 
 	if (size < sizeof(entry))
 		return bf_fail(err, EBADMSG, "not an entry of a record: %zu bytes", size);
 	memcpy(&entry, bytes, sizeof(entry));
-	if (entry.hook >= BELFRY_HOOKS || entry.decider > SCHED_BY_OWN_POLICY || entry.reserved)
-		return bf_fail(err, EBADMSG, "not an entry of a record: hook %u, decided by %u", entry.hook,
-			       entry.decider);
+	if (entry.hook >= BELFRY_HOOKS || entry.decider > SCHED_BY_OWN_POLICY || entry.kind >= RECORD_KINDS)
+		return bf_fail(err, EBADMSG, "not an entry of a record: hook %u, decided by %u, kind %u",
+			       entry.hook, entry.decider, entry.kind);
+	if (entry.kind != RECORD_DECISION)
+		return check_other(&entry, rest, size, err);
 	rc = check_sizes(&entry, size, err);
-	return rc ? rc : check_ctx(&entry, (const uint8_t *)bytes + sizeof(entry), err);
+	return rc ? rc : check_ctx(&entry, rest, err);
+}
+
+struct record_setup record_setup_of(const struct sched_options *options)
+{
+	return (struct record_setup){ .window_ns = options->window_ns,
+				      .round_ns = options->round_ns,
+				      .slice_min_ns = options->slice_min_ns,
+				      .grace_ns = options->grace_ns,
+				      .idle_ns = options->idle_ns,
+				      .how = options->how,
+				      .is_measured = options->is_measured };
+}
+
+struct sched_options record_options(const struct record_setup *setup)
+{
+	return (struct sched_options){ .window_ns = setup->window_ns,
+				       .round_ns = setup->round_ns,
+				       .slice_min_ns = setup->slice_min_ns,
+				       .grace_ns = setup->grace_ns,
+				       .idle_ns = setup->idle_ns,
+				       .how = (enum sched_how)setup->how,
+				       .is_measured = setup->is_measured };
+}
+
+struct record_share record_share_of(const struct sched_share *share)
+{
+	return (struct record_share){ .request_ppm = share->request_ppm,
+				      .limit_ppm = share->limit_ppm,
+				      .class = share->class,
+				      .percentile_ppm = share->percentile_ppm,
+				      .objective_ns = share->objective_ns,
+				      .timeslice_us = share->timeslice_us,
+				      .domain = share->domain,
+				      .interleave = share->interleave };
+}
+
+struct sched_share record_sched_share(const struct record_share *share)
+{
+	return (struct sched_share){ .request_ppm = share->request_ppm,
+				     .limit_ppm = share->limit_ppm,
+				     .class = (enum sched_class)share->class,
+				     .percentile_ppm = share->percentile_ppm,
+				     .objective_ns = share->objective_ns,
+				     .timeslice_us = share->timeslice_us,
+				     .domain = share->domain,
+				     .interleave = share->interleave };
 }
 
 int record_write_header(FILE *to, struct bf_error *err)
@@ -150,8 +289,11 @@ int record_read_header(FILE *from, struct bf_error *err)
 	struct record_header header;
 
 	if (fread(&header, sizeof(header), 1, from) != 1 ||
-	    memcmp(header.magic, header_now.magic, sizeof(header.magic)) != 0)
+	    memcmp(header.magic, header_now.magic, sizeof(header.magic) - 1) != 0)
 		return bf_fail(err, EBADMSG, "not a record of decisions");
+	if (memcmp(header.magic, header_now.magic, sizeof(header.magic)) != 0)
+		return bf_fail(err, EPROTONOSUPPORT,
+			       "a record of another release of Belfry: it cannot be read; make it again");
 	if (header.abi != header_now.abi || header.vgpu_size != header_now.vgpu_size)
 		return bf_fail(err, EPROTONOSUPPORT,
 			       "a record of policy ABI %" PRIu32 ", entries of %" PRIu32

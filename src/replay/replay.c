@@ -216,10 +216,12 @@ static int replay_entry(struct replay *replay, const struct record_entry *entry)
 {
 	struct replay_result *result = replay->result;
 
+	result->lost += entry->lost;
+	if (entry->kind != RECORD_DECISION)
+		return 0;
 	if (!result->entries++)
 		result->first_ns = entry->at_ns;
 	result->last_ns = entry->at_ns;
-	result->lost += entry->lost;
 	note_name(replay, entry);
 	if (!is_question(entry))
 		return 0;

@@ -172,6 +172,7 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 	const struct sched_vgpu *other = ns ? in_the_way(sched) : NULL;
 
 	sched->now_ns += ns;
+	sched->anybody_ns += present.riders + present.others ? ns : 0;
 	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
 		v->charged_ns = 0;
 		if (vgpu_has_limit(v))
@@ -183,6 +184,7 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 			owed_ns = v->charged_ns > owed_ns ? v->charged_ns : owed_ns;
 			charge_wait(v, other, ns);
 			v->held_ns += vgpu_is_on(v) ? ns : 0;
+			v->alone_ns += vgpu_is_on(v) && present.riders + present.others == 1 ? ns : 0;
 			v->stopped_ns += v->is_stopped ? ns : 0;
 		}
 		if (v->is_running || v->is_waiting)

@@ -324,6 +324,16 @@ void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, stru
 	};
 }
 
+struct sched_counts sched_counts(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return (struct sched_counts){ .gpu_ns = vgpu->gpu_ns,
+				      .held_ns = vgpu->held_ns,
+				      .alone_ns = vgpu->alone_ns,
+				      .anybody_ns = sched->anybody_ns,
+				      .grants = vgpu->grants,
+				      .stops = vgpu->stops };
+}
+
 size_t sched_waited_for(const struct sched_vgpu *vgpu, struct sched_waited *others, size_t room)
 {
 	size_t count = 0;

@@ -194,6 +194,14 @@ struct sched_report {
 	uint32_t sm_ppm, mem_ppm; /* how busy it keeps them while it runs; 0: not known */
 };
 void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, struct sched_report *report);
+/* What is only counted: it costs nothing to tell. */
+struct sched_counts {
+	uint64_t gpu_ns, held_ns; /* as above */
+	uint64_t alone_ns;	  /* held, while nobody else was on the GPU */
+	uint64_t anybody_ns;	  /* anybody held it: the same of all */
+	uint64_t grants, stops;
+};
+struct sched_counts sched_counts(const struct sched *sched, const struct sched_vgpu *vgpu);
 /* For whom it waited how long, longest first; `others` has room for `room`. Returns how many. */
 struct sched_waited {
 	const struct sched_vgpu *other;

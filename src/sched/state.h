@@ -62,7 +62,7 @@ struct sched_vgpu {
 	uint64_t window_from_ns; /* counted since then */
 	int64_t budget_ns;	 /* what its limit allows now; below 0: it had too much, and pays */
 	uint64_t earned_ns;	 /* up to when */
-	uint64_t gpu_ns, held_ns, waited_ns, limited_ns, stopped_ns;
+	uint64_t gpu_ns, held_ns, alone_ns, waited_ns, limited_ns, stopped_ns;
 	uint64_t grants, expiries, given_back, stops;
 	struct sched_waited waited[OTHERS];
 
@@ -90,6 +90,7 @@ struct sched {
 	struct sched_vgpu *awake; /* those there is anything to do for; the others cost nothing */
 	uint32_t promised_ppm;
 	uint64_t now_ns;
+	uint64_t anybody_ns;	   /* somebody was on the GPU, ever */
 	struct sched_vgpu *holder; /* of the token; others of its domain are let in with it */
 	bool is_special;	   /* somebody active has more than the ordinary share */
 	bool is_free_for_all;	   /* there is no token: the hardware's turns do */

@@ -78,6 +78,8 @@ struct vgpu {
 	uint64_t usual_ns; /* how long such a burst usually takes, smoothed */
 	uint64_t probe_ns; /* when to ask next whether it is done */
 	uint64_t probes;
+	uint64_t came_ns;		 /* since when it has work, waiting or not; 0: it has none */
+	bool is_told_here, is_told_held; /* see gpu_work.c */
 	/* The meter's: see meter.c. */
 	pid_t pids[VGPU_PIDS]; /* of its processes, as far as they were met */
 	unsigned pid_count;
@@ -270,6 +272,15 @@ void meter_read_turns(struct gpu *gpu);
 /* gpu_busy.c: the main thread's, without the lock */
 void busy_look(struct gpu *gpu, uint64_t now_ns);
 void busy_used(struct gpu *gpu); /* from any thread: somebody uses the GPU */
+
+/* gpu_work.c: what those who record are told. With the lock */
+void work_came(struct vgpu *vgpu, uint64_t came_ns);
+/* What had come was done then; next_ns: since when there is more already, or 0. */
+void work_done(struct vgpu *vgpu, uint64_t end_ns, uint64_t next_ns);
+void work_note(struct vgpu *vgpu);  /* programs have come or gone, or somebody outside holds it */
+void work_read(struct gpu *gpu);    /* what is counted was brought up to date */
+void work_share(struct vgpu *vgpu); /* it is new, or was changed */
+void work_setup(struct gpu *gpu);   /* the configuration or the policy is another */
 
 /* gpu_policy.c */
 /* What is asked about policies: `body`, if there is one, is the answer's. With the lock, which may be let go for a while. */

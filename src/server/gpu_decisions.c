@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "replay/record.h"
 #include "server/decision.h"
 #include "server/gpu_policy.h"
 
@@ -49,8 +48,7 @@ static bool is_wanted(const struct follower *follower, const struct sched_decisi
 	return follower->wants_all || is->decider != SCHED_BUILT_IN || is->clamps;
 }
 
-/* Nobody is waited for: one who reads too slowly misses some, and the next he gets says how many. */
-static void tell(struct follower *follower, struct record_entry *entry)
+void follower_tell(struct follower *follower, struct record_entry *entry)
 {
 	entry->lost = follower->lost;
 	if (send(follower->sock, entry, entry->bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)entry->bytes)
@@ -70,7 +68,7 @@ static void tell_followers(struct gpu *gpu, const struct sched_decision *is, con
 		if (!is_made && !record_make(is, ctx, size, table, gpu->follow_entry, RECORD_ENTRY_MAX))
 			return;
 		is_made = true;
-		tell(f, gpu->follow_entry);
+		follower_tell(f, gpu->follow_entry);
 	}
 }
 
@@ -139,11 +137,11 @@ static void introduce(struct gpu *gpu, struct follower *follower)
 						 .vgpu = BELFRY_NOBODY };
 		if (is_wanted(follower, &is) &&
 		    record_make(&is, &ctx, sizeof(ctx), NULL, gpu->follow_entry, RECORD_ENTRY_MAX))
-			tell(follower, gpu->follow_entry);
+			follower_tell(follower, gpu->follow_entry);
 	}
 }
 
-struct follower *follower_add(struct gpu *gpu, int sock, bool wants_all, const struct vgpu *vgpu)
+struct follower *follower_add(struct gpu *gpu, int sock, uint32_t flags, const struct vgpu *vgpu)
 {
 	struct follower *follower = calloc(1, sizeof(*follower));
 	int room = 4 << 20;
@@ -157,12 +155,16 @@ struct follower *follower_add(struct gpu *gpu, int sock, bool wants_all, const s
 	/* As much as may be: bursts are not lost. */
 	if (setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)))
 		setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	*follower = (struct follower){
-		.sock = sock, .wants_all = wants_all, .id = vgpu ? vgpu->id : 0, .next = gpu->followers
-	};
+	*follower = (struct follower){ .sock = sock,
+				       .wants_all = flags & PROTOCOL_ALL,
+				       .wants_work = flags & PROTOCOL_WORK,
+				       .id = vgpu ? vgpu->id : 0,
+				       .next = gpu->followers };
 	gpu->followers = follower;
 	decisions_settle(gpu);
 	introduce(gpu, follower);
+	if (follower->wants_work)
+		work_introduce(gpu, follower);
 	return follower;
 }
 

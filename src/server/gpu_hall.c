@@ -116,6 +116,7 @@ static void settings_changed(struct gpu *gpu, const struct settings *settings)
 	gpu->settings = *settings;
 	options = gpu_sched_options(gpu);
 	sched_configure(gpu->sched, &options, bf_now_ns());
+	work_setup(gpu);
 	gpu_unlock(gpu);
 	turner_wake(gpu);
 	if (is_other) /* what was loaded by hand stays otherwise */

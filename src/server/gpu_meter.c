@@ -85,6 +85,7 @@ static void split_burst(struct vgpu *vgpu, const struct device_turn *turn)
 	if (!next_ns || next_ns > turn->start_ns)
 		return;
 	turner_took(vgpu, vgpu->last_end_ns);
+	work_done(vgpu, vgpu->last_end_ns, next_ns);
 	vgpu->burst_ns = next_ns;
 }
 
@@ -179,5 +180,6 @@ void meter_look(struct gpu *gpu, uint64_t now_ns)
 	} else if (gpu->turns) {
 		count_by_turns(gpu, now_ns);
 	}
+	work_read(gpu);
 	gpu->meter_ns = now_ns;
 }

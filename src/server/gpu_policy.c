@@ -222,7 +222,7 @@ bool policy_follow(struct gpu *gpu, struct talker *talker, const struct protocol
 	gpu_lock(gpu);
 	vgpu = request->name[0] ? vgpu_find(gpu, request->name) : NULL;
 	if (vgpu || !request->name[0])
-		talker->follower = follower_add(gpu, talker->sock, request->flags & PROTOCOL_ALL, vgpu);
+		talker->follower = follower_add(gpu, talker->sock, request->flags, vgpu);
 	talker->until_ns = 0;
 	gpu_unlock(gpu);
 	return talker->follower;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "policy/policy.h"
+#include "replay/record.h"
 #include "server/gpu.h"
 
 /* A policy's place on the GPU, or on a vGPU whose own it is: one for each that was loaded. */
@@ -51,18 +52,24 @@ struct decision {
 enum { GPU_DECISIONS = 1024 };
 struct follower {
 	int sock; /* a talker's */
-	bool wants_all;
+	bool wants_all, wants_work;
 	uint64_t id; /* of the vGPU it is about; 0: all */
 	uint32_t lost;
 	struct follower *next; /* gpu::followers */
 };
 /* Have sched tell what somebody wants to know, and no more. */
 void decisions_settle(struct gpu *gpu);
-struct follower *follower_add(struct gpu *gpu, int sock, bool wants_all, const struct vgpu *vgpu);
+/* flags: enum protocol_flag. */
+struct follower *follower_add(struct gpu *gpu, int sock, uint32_t flags, const struct vgpu *vgpu);
+/* Nobody is waited for: one who reads too slowly misses some, and the next he gets says how many. */
+void follower_tell(struct follower *follower, struct record_entry *entry);
 void follower_remove(struct gpu *gpu, struct follower *follower);
 /* Something that sched was not asked about: nobody is in the table. */
 void decisions_note(struct gpu *gpu, enum belfry_hook hook, enum sched_decider decider,
 		    const struct vgpu *about, uint64_t value, const void *ctx, size_t size);
+
+/* gpu_work.c: with the lock */
+void work_introduce(struct gpu *gpu, struct follower *follower); /* all that is so, to one who is new */
 
 /* gpu_decisions_told.c: with the lock */
 void decisions_say(FILE *to, const struct vgpu *vgpu); /* sentences, if there is anything to say */

@@ -160,6 +160,7 @@ static void take_gpu(struct gpu *gpu, struct seat *seat)
 	sched_ask(gpu->sched, BELFRY_HOOK_INIT, NULL, &ctx, sizeof(ctx), bf_now_ns());
 	for (struct vgpu *v = gpu->vgpus; seat && v; v = v->next)
 		tell_gpus(v, BELFRY_HOOK_VGPU_INIT);
+	work_setup(gpu);
 }
 
 static void take_vgpu(struct vgpu *vgpu, struct seat *seat)

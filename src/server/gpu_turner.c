@@ -43,6 +43,7 @@ void turner_note(struct vgpu *vgpu)
 {
 	sched_set_present(vgpu->gpu->sched, vgpu->sched, vgpu->runs != NULL, bf_now_ns());
 	vgpu->is_told_waiting = false;
+	work_note(vgpu);
 	if (vgpu->runs)
 		return;
 	/* Its gate is closed before the next run comes, whether sched has had time to order it or not. */
@@ -96,6 +97,7 @@ static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 		vgpu->is_told_waiting = true;
 		sched_waits(gpu->sched, vgpu->sched, now_ns);
 		gpu_trace(vgpu, TRACE_WAIT, counts.waiting_since_ns, 0);
+		work_came(vgpu, counts.waiting_since_ns);
 	}
 	if (!counts.waiting_since_ns)
 		vgpu->is_told_waiting = false;
@@ -107,18 +109,19 @@ static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 		if (!vgpu->is_told_running)
 			gpu_trace(vgpu, TRACE_RUN, counts.woke_ns, 0);
 		vgpu->is_told_running = vgpu->has_run = true;
+		work_came(vgpu, counts.woke_ns);
 	}
 }
 
 void turner_took(struct vgpu *vgpu, uint64_t end_ns)
 {
-	uint64_t took_ns = end_ns - vgpu->burst_ns;
+	uint64_t bell_ns = vgpu->came_ns && vgpu->came_ns < vgpu->burst_ns ? vgpu->came_ns : vgpu->burst_ns;
 
 	if (end_ns <= vgpu->burst_ns)
 		return;
-	vgpu->usual_ns = (vgpu->usual_ns + took_ns) / 2;
-	if (vgpu->spec.class == SPEC_LATENCY)
-		sched_took(vgpu->gpu->sched, vgpu->sched, took_ns, bf_now_ns());
+	vgpu->usual_ns = (vgpu->usual_ns + end_ns - vgpu->burst_ns) / 2;
+	if (vgpu->spec.class == SPEC_LATENCY) /* with its wait at the gate */
+		sched_took(vgpu->gpu->sched, vgpu->sched, end_ns - bell_ns, bf_now_ns());
 }
 
 /* All it was given is done. Whatever is passed on from now on is seen as news. */
@@ -141,6 +144,7 @@ static void is_done(struct vgpu *vgpu, uint64_t forward_ns, uint64_t now_ns)
 		end_ns = vgpu->last_end_ns;
 	sched_done(vgpu->gpu->sched, vgpu->sched, now_ns);
 	turner_took(vgpu, end_ns);
+	work_done(vgpu, end_ns, vgpu->is_told_waiting ? gate_vgpu_counts(gate).waiting_since_ns : 0);
 	gpu_trace(vgpu, TRACE_DONE, end_ns, 0);
 }
 

@@ -122,6 +122,7 @@ struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *s
 	gpu_trace(vgpu, TRACE_HERE, bf_now_ns(), 0);
 	gpu_hall_tell_vgpu(gpu, vgpu);
 	policy_tell(vgpu, BELFRY_HOOK_VGPU_INIT);
+	work_share(vgpu);
 	return vgpu;
 }
 
@@ -178,6 +179,7 @@ int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct 
 	gpu_trace(vgpu, TRACE_SET, bf_now_ns(), next.request_ppm);
 	gpu_hall_tell_vgpu(gpu, vgpu);
 	policy_tell(vgpu, BELFRY_HOOK_VGPU_SET);
+	work_share(vgpu);
 	turner_wait(gpu);
 	return 0;
 }

@@ -39,7 +39,8 @@ enum protocol_flag {
 	PROTOCOL_FORCE = 1,
 	PROTOCOL_EPHEMERAL = 2, /* the vGPU is made for this run, and ends with it */
 	PROTOCOL_ANY_DRIVER = 4,
-	PROTOCOL_ALL = 8, /* PROTOCOL_POLICY_FOLLOW: also what the built-in policy decides */
+	PROTOCOL_ALL = 8,   /* PROTOCOL_POLICY_FOLLOW: also what the built-in policy decides */
+	PROTOCOL_WORK = 16, /* PROTOCOL_POLICY_FOLLOW: also the work that is decided about */
 };
 
 enum protocol_gpu_kind { PROTOCOL_GPU_ANY = 0, PROTOCOL_GPU_NV, PROTOCOL_GPU_SOFT };

@@ -129,6 +129,46 @@ status 0 "$belfry" policy replay "$work/record" --with built-in
 status 0 "$belfry" policy replay "$work/record" --with latency_first --json --most 3
 python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); assert r["asked"] > 0 and len(r["vgpus"]) == 2 and {v["name"] for v in r["vgpus"]} == {"a", "b"}, r' "$work/out" ||
 	fail "replay: $(cat "$work/out")"
+
+# The work of a record, played: those that always have some, and one that comes and goes.
+status 0 "$belfry" create now_and_then --class latency --objective p99=20ms --time 10
+start now_and_then --kernel-us 1000 --sync --gap-us 5000
+status 0 "$belfry" policy record -o "$work/work" --for 2s
+stop now_and_then
+status 0 "$belfry" rm now_and_then
+status 0 "$belfry" policy replay "$work/work" --with latency_first --against fair --json
+python3 - "$work/out" <<'END' || fail "the work of a record is not played: $(cat "$work/out")"
+import json, sys
+play = json.load(open(sys.argv[1]))["play"]
+vgpus = {v["name"]: v for v in play["vgpus"]}
+assert set(vgpus) == {"a", "b", "now_and_then"}, vgpus.keys()
+assert play["recorded_under"] == "fair" and play["agreement"]["same_policy"]
+assert play["baseline"]["policy"] == "fair" and play["with"]["policy"] == "latency_first"
+assert play["ns"] > 1.5e9 and not play["baseline"]["cut_off"] and play["with"]["why"] is None
+for name, v in vgpus.items():
+    for how in "recorded", "baseline", "with":
+        assert v[how]["gpu_ns"] > 0 and 0 < v[how]["share"] <= 1.05, (name, how, v[how])
+    assert v["with"]["longest_wait_ns"] > 0 and "longest_wait_ns" not in v["recorded"]
+for how in "recorded", "baseline", "with":
+    c = vgpus["now_and_then"][how]
+    assert c["done"] > 10 and 0 < c["p50_ns"] <= c["tail_ns"], (how, c)
+    assert vgpus["a"][how]["slices"] + vgpus["b"][how]["slices"] > 2
+# A busy machine is no GPU: what is recorded there is not as regular as what is played.
+print("played and recorded differ by", play["agreement"])
+assert play["agreement"]["share_points"] < 40
+END
+status 0 "$belfry" policy replay "$work/work" --with built-in
+has_line '^now_and_then  *(recorded)' "$work/out" || fail "the play is not told: $(cat "$work/out")"
+has_line 'They are not the same policy: --against fair' "$work/out" ||
+	fail "nobody says what to compare with: $(cat "$work/out")"
+status 1 "$belfry" policy replay "$work/work" --with built-in --against no_such_policy
+head -c 3000 "$work/work" >"$work/cut_off"
+status 1 "$belfry" policy replay "$work/cut_off" --with built-in
+says 'the record is cut off' "a record that is cut off"
+{ printf 'BELFRYR1'; head -c 100 /dev/zero; } >"$work/older"
+status 1 "$belfry" policy replay "$work/older" --with built-in
+says 'a record of another release' "an older record"
+
 timeout 20 "$belfry" policy record -o "$work/interrupted" >"$work/out" 2>&1 &
 recorder=$!
 until_so test -s "$work/interrupted"

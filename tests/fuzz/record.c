@@ -1,12 +1,15 @@
 /* Bytes as a record: from a file, and an entry by itself. Whatever they are, what is taken for an entry can be read to its
- * end, and put to the built-in. Build with clang -fsanitize=fuzzer, or with -DFUZZ_STANDALONE for a main() that spoils
+ * end, and put to the built-in; and what is taken for work can be played, and that ends. Build with clang -fsanitize=fuzzer, or with -DFUZZ_STANDALONE for a main() that spoils
  * entries: record [inputs]. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "replay/play.h"
 #include "replay/replay.h"
+
+enum { EVENTS = 2000 };
 
 static void check(bool is_so, const char *what)
 {
@@ -58,14 +61,69 @@ static void check_file(const uint8_t *data, size_t size)
 	fclose(file);
 }
 
-static size_t make(uint8_t *to, size_t room)
+static void check_play(const uint8_t *data, size_t size)
 {
-	struct belfry_vgpu table[4];
-	struct record_header header = { .abi = BELFRY_POLICY_ABI, .vgpu_size = sizeof(table[0]) };
-	size_t size = sizeof(header);
+	FILE *file = size ? fmemopen((void *)(uintptr_t)data, size, "r") : NULL;
+	struct workload workload;
+	struct play_result result;
+
+	if (!file)
+		return;
+	if (!workload_read(file, &workload, NULL)) {
+		check(workload.ns <= RECORD_LONGEST_NS, "no record is longer than a day");
+		check(workload.vgpu_count <= WORKLOAD_VGPUS_MAX, "no more vGPUs than may be");
+		check(!play_run(&workload, NULL, EVENTS, &result, NULL), "what was read can be played");
+		check(result.events <= EVENTS && result.ns <= workload.ns, "a play ends");
+		play_free(&result);
+		workload_free(&workload);
+	}
+	fclose(file);
+}
+
+static size_t make_header(uint8_t *to)
+{
+	struct record_header header = { .abi = BELFRY_POLICY_ABI, .vgpu_size = sizeof(struct belfry_vgpu) };
 
 	memcpy(header.magic, RECORD_MAGIC, sizeof(header.magic));
 	memcpy(to, &header, sizeof(header));
+	return sizeof(header);
+}
+
+/* Two vGPUs: one whose work is done and comes again, one whose is not. */
+static size_t make_work(uint8_t *to, size_t room)
+{
+	const uint64_t ms = 1000000, begin = 1000 * ms;
+	struct record_setup setup = record_setup_of(&sched_default);
+	size_t size = make_header(to);
+
+	size += record_make_other(RECORD_SETUP, begin, &setup, sizeof(setup), to + size, room - size);
+	for (uint64_t id = 1; id <= 2; id++) {
+		struct record_share share = { .id = id, .limit_ppm = 1000000, .class = id & 1 };
+
+		size += record_make_other(RECORD_SHARE, begin, &share, sizeof(share), to + size, room - size);
+	}
+	for (uint64_t i = 0; i < 8; i++) {
+		struct record_work work = { .id = 1 + i % 2,
+					    .what = i < 2   ? RECORD_HERE
+						    : i < 4 ? RECORD_CAME
+						    : i & 1 ? RECORD_READ
+							    : RECORD_DONE,
+					    .came_ns = begin + i * ms,
+					    .end_ns = begin + (i + 5) * ms,
+					    .gpu_ns = i * ms,
+					    .held_ns = i * ms };
+
+		size += record_make_other(RECORD_WORK, begin + i * 20 * ms, &work, sizeof(work), to + size,
+					  room - size);
+	}
+	return size;
+}
+
+static size_t make(uint8_t *to, size_t room)
+{
+	struct belfry_vgpu table[4];
+	size_t size = make_header(to);
+
 	for (uint32_t i = 0; i < 4; i++)
 		table[i] = (struct belfry_vgpu){ .id = i + 1, .flags = BELFRY_MAY_HAVE, .part_ppm = 250000 };
 	for (int i = 0; i < 2; i++) {
@@ -78,15 +136,24 @@ static size_t make(uint8_t *to, size_t room)
 	return size;
 }
 
-/* A good record of two questions, spoilt here and there: three bytes say where and how. */
-static void check_spoilt(const uint8_t *data, size_t size)
+/* Here and there: three bytes say where and how. */
+static void spoil(uint8_t *bytes, size_t all, const uint8_t *data, size_t size)
 {
-	uint8_t bytes[4096];
-	size_t all = make(bytes, sizeof(bytes));
-
 	check(all > sizeof(struct record_header), "entries are made");
 	for (size_t i = 0; i + 3 <= size; i += 3)
 		bytes[(data[i] | (size_t)data[i + 1] << 8) % all] = data[i + 2];
+}
+
+/* Good records of two questions, and of work, spoilt. */
+static void check_spoilt(const uint8_t *data, size_t size)
+{
+	uint8_t bytes[4096];
+	size_t all = make_work(bytes, sizeof(bytes));
+
+	spoil(bytes, all, data, size);
+	check_play(bytes, all);
+	all = make(bytes, sizeof(bytes));
+	spoil(bytes, all, data, size);
 	check_file(bytes, all);
 	check_entry(bytes + sizeof(struct record_header), (all - sizeof(struct record_header)) / 2);
 }
@@ -95,6 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	check_entry(data, size);
 	check_file(data, size);
+	check_play(data, size);
 	check_spoilt(data, size);
 	return 0;
 }

@@ -224,6 +224,13 @@ static void a_record_that_is_cut_off_or_another_s_is_refused(void **state)
 	rewind(other);
 	assert_int_equal(replay_run(other, NULL, 1, &result, &err), -EBADMSG);
 	assert_string_equal(err.text, "not a record of decisions");
+	memcpy(header.magic, "BELFRYR1", sizeof(header.magic));
+	rewind(other);
+	assert_int_equal(fwrite(&header, sizeof(header), 1, other), 1);
+	rewind(other);
+	assert_int_equal(replay_run(other, NULL, 1, &result, &err), -EPROTONOSUPPORT);
+	assert_string_equal(err.text,
+			    "a record of another release of Belfry: it cannot be read; make it again");
 	memcpy(header.magic, RECORD_MAGIC, sizeof(header.magic));
 	rewind(other);
 	assert_int_equal(fwrite(&header, sizeof(header), 1, other), 1);

@@ -26,13 +26,13 @@ static void a_small_rider_waits_less_than_a_millisecond(void **state)
 			sum += weights[i];
 		}
 		sim_run(sim, 500 * MS);
-		assert_true(rider->report.is_rider);
+		assert_true(sim_seen(rider)->report.is_rider);
 		sim_mark(sim);
 		sim_run(sim, 10 * S);
 		sim_print(count == 1 ? "rider:20" : "rider:20:30:40", sim);
 		print_message("%28s longest start %.3f ms, use %.2f, thought %.2f\n", "",
 			      (double)rider->longest_start_ns / 1e6, sim_use(rider),
-			      (double)rider->report.window_used_ns / 1e7);
+			      (double)sim_seen(rider)->report.window_used_ns / 1e7);
 		assert_true(rider->is_open);
 		assert_int_equal(rider->closes + rider->stops, 0);
 		assert_true(rider->kernels_done > 300);
@@ -101,7 +101,7 @@ static void riders_do_not_keep_each_other_waiting(void **state)
 	sim_run(sim, 5 * S);
 	sim_print("two riders", sim);
 	print_message("%28s longest start %.3f ms\n", "", (double)small->longest_start_ns / 1e6);
-	assert_true(greedy->report.is_rider && small->report.is_rider);
+	assert_true(sim_seen(greedy)->report.is_rider && sim_seen(small)->report.is_rider);
 	assert_true(small->longest_start_ns < 3 * MS);
 	sim_free(sim);
 }
@@ -142,8 +142,8 @@ static void a_greedy_rider_leaves_others_what_they_requested(void **state)
 		sim_set_load(rider, &(struct sim_load){ 1, 100 * US, 200 * US, 20 * MS, 40 * MS });
 		sim_run(sim, 12 * S); /* what it has submitted before comes to its end in this time */
 		if (cases[i].own > 0) {
-			assert_true(rider->report.is_rider);
-			assert_false(rider->report.is_over_ride);
+			assert_true(sim_seen(rider)->report.is_rider);
+			assert_false(sim_seen(rider)->report.is_over_ride);
 			sim_mark(sim);
 			sim_run(sim, 2 * S);
 			assert_int_equal(rider->closes, 0);
@@ -165,7 +165,7 @@ static void a_greedy_rider_leaves_something_to_those_without_a_request(void **st
 	sim_mark(sim);
 	sim_run(sim, 10 * S);
 	sim_print("greedy 40:-", sim);
-	assert_true(rider->report.is_over_ride);
+	assert_true(sim_seen(rider)->report.is_over_ride);
 	sim_assert_near("the rest", sim_share(other), 60, 1.5);
 	sim_free(sim);
 }
@@ -242,8 +242,8 @@ static void a_met_objective_saves_switches(void **state)
 	other = sim_add(sim, &share, &sim_busy_load);
 	sim_run(sim, 10 * S);
 	assert_int_equal(other->timeslice_us, 2000);
-	assert_true(rider->report.tail_ns < 20 * MS);
-	assert_int_equal(rider->report.missed, 0);
+	assert_true(sim_seen(rider)->report.tail_ns < 20 * MS);
+	assert_int_equal(sim_seen(rider)->report.missed, 0);
 	sim_free(sim);
 }
 

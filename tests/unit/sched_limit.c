@@ -124,14 +124,15 @@ static void who_is_over_its_limit_is_said_to_wait_for_it(void **state)
 	sim_run(sim, 1 * S);
 	for (unsigned i = 0; i < 1000; i++) {
 		sim_run(sim, 1 * MS);
-		waits += v->report.state == SCHED_IS_WAITING && v->report.reason == SCHED_FOR_LIMIT;
-		assert_null(v->report.holder);
+		waits += sim_seen(v)->report.state == SCHED_IS_WAITING &&
+			 sim_seen(v)->report.reason == SCHED_FOR_LIMIT;
+		assert_null(sim_seen(v)->report.holder);
 	}
 	assert_true(waits > 800);
-	assert_true(v->report.limited_ns > 1600 * MS);
-	assert_true(v->report.waited_ns < 100 * MS);
-	assert_int_equal(v->report.window_ns, S);
-	sim_assert_near("window", (double)v->report.window_used_ns / 1e7, 10, 1);
+	assert_true(sim_seen(v)->report.limited_ns > 1600 * MS);
+	assert_true(sim_seen(v)->report.waited_ns < 100 * MS);
+	assert_int_equal(sim_seen(v)->report.window_ns, S);
+	sim_assert_near("window", (double)sim_seen(v)->report.window_used_ns / 1e7, 10, 1);
 	sim_free(sim);
 }
 

@@ -60,14 +60,14 @@ static void nobody_starves(void **state)
 			if (rounds < 3 * sched_default.round_ns)
 				rounds = 3 * sched_default.round_ns;
 			longest = rounds + count * slice;
-			if ((double)v->longest_starve_ns / (double)longest > worst)
-				worst = (double)v->longest_starve_ns / (double)longest;
-			if (v->longest_starve_ns > longest)
+			if ((double)sim_seen(v)->longest_starve_ns / (double)longest > worst)
+				worst = (double)sim_seen(v)->longest_starve_ns / (double)longest;
+			if (sim_seen(v)->longest_starve_ns > longest)
 				fail_msg(
 					"seed %u: %u of %u (request %g %%, limit %g %%) waited for %.1f ms, not %.1f",
 					(unsigned)seed, i, count, v->share.request_ppm / 1e4,
-					v->share.limit_ppm / 1e4, (double)v->longest_starve_ns / 1e6,
-					(double)longest / 1e6);
+					v->share.limit_ppm / 1e4,
+					(double)sim_seen(v)->longest_starve_ns / 1e6, (double)longest / 1e6);
 		}
 		sim_free(sim);
 	}
@@ -325,8 +325,8 @@ static void who_waits_is_told_for_whom(void **state)
 	assert_int_equal(sched_waited_for(c->vgpu, waited, 1), 1);
 	assert_ptr_equal(waited[0].other, a->vgpu);
 	assert_ptr_equal(sched_owner(c->vgpu), c);
-	sim_assert_near("weight", a->report.weight_ppm / 1e4, 70, 0.01);
-	sim_assert_near("slice", (double)b->report.slice_ns / 1e6, 20, 0.01);
+	sim_assert_near("weight", sim_seen(a)->report.weight_ppm / 1e4, 70, 0.01);
+	sim_assert_near("slice", (double)sim_seen(b)->report.slice_ns / 1e6, 20, 0.01);
 	sim_remove(a);
 	assert_int_equal(sched_waited_for(c->vgpu, waited, 4), 1);
 	assert_ptr_equal(waited[0].other, b->vgpu);
@@ -342,9 +342,9 @@ static void one_whose_programs_have_ended_is_idle(void **state)
 
 	(void)state;
 	sim_run(sim, 1 * S);
-	assert_int_not_equal(a->report.state, SCHED_IS_IDLE);
+	assert_int_not_equal(sim_seen(a)->report.state, SCHED_IS_IDLE);
 	sim_set_present(a, false);
-	assert_int_equal(a->report.state, SCHED_IS_IDLE);
+	assert_int_equal(sim_seen(a)->report.state, SCHED_IS_IDLE);
 	assert_false(a->is_open);
 	sim_run(sim, 200 * MS);
 	sim_mark(sim);
@@ -352,7 +352,7 @@ static void one_whose_programs_have_ended_is_idle(void **state)
 	assert_int_equal(b->closes, 0);
 	sim_assert_near("alone", sim_use(b), 100, 0.5);
 	sim_bench(b, true);
-	assert_int_equal(b->report.state, SCHED_IS_BENCHED);
+	assert_int_equal(sim_seen(b)->report.state, SCHED_IS_BENCHED);
 	sim_run(sim, 1 * S);
 	sim_mark(sim);
 	sim_bench(b, false);

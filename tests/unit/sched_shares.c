@@ -226,7 +226,7 @@ static void measured_use_is_charged_as_told(void **state)
 	sim_print("measured, limit 30", sim);
 	sim_assert_near("use", sim_use(sim->vgpus[0]), 30, 1);
 	for (unsigned i = 0; i < 2; i++)
-		sim_assert_near("ms told", (double)sim->vgpus[i]->report.gpu_ns / 1e6,
+		sim_assert_near("ms told", (double)sim_seen(sim->vgpus[i])->report.gpu_ns / 1e6,
 				(double)sim->vgpus[i]->ran_ns / 1e6, 2);
 	sim_free(sim);
 }

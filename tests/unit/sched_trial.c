@@ -85,7 +85,7 @@ static void mark(struct trial *trial)
 {
 	sim_mark(trial->sim);
 	for (unsigned i = 0; i < trial->count; i++)
-		trial->grants[i] = trial->vgpus[i]->report.grants;
+		trial->grants[i] = sim_seen(trial->vgpus[i])->report.grants;
 }
 
 static void run_under(struct trial *trial, const struct trial_policies *policies, uint64_t ns)
@@ -131,7 +131,7 @@ static void check_promise(const struct trial *trial, unsigned i, struct trial_re
 	double request = v->share.request_ppm / 1e6, all = weights(trial);
 	double due = request / (all > 1 ? all : 1) * (double)trial->sim->ran_ns;
 	double owed = request * ((double)options->window_ns / 4 + (double)options->round_ns);
-	double switches = (double)(v->report.grants - trial->grants[i]) * SWITCH_NS;
+	double switches = (double)(sim_seen(v)->report.grants - trial->grants[i]) * SWITCH_NS;
 	double missing = due - (double)v->ran_ns - switches;
 
 	if (missing / owed > result->promise)
@@ -152,12 +152,12 @@ static void check_hunger(const struct trial *trial, unsigned i, struct trial_res
 	if (rounds < 3 * sched_default.round_ns)
 		rounds = 3 * sched_default.round_ns;
 	longest = 2 * sched_default.window_ns + rounds + trial->count * slice;
-	if ((double)v->longest_starve_ns / (double)longest > result->hunger)
-		result->hunger = (double)v->longest_starve_ns / (double)longest;
-	if (v->longest_starve_ns > longest)
+	if ((double)sim_seen(v)->longest_starve_ns / (double)longest > result->hunger)
+		result->hunger = (double)sim_seen(v)->longest_starve_ns / (double)longest;
+	if (sim_seen(v)->longest_starve_ns > longest)
 		fail_msg("seed %u: %u of %u (request %g %%) waited for %.1f ms, not %.1f",
 			 (unsigned)trial->number, i, trial->count, v->share.request_ppm / 1e4,
-			 (double)v->longest_starve_ns / 1e6, (double)longest / 1e6);
+			 (double)sim_seen(v)->longest_starve_ns / 1e6, (double)longest / 1e6);
 }
 
 static void check_limit(const struct trial *trial, unsigned i, uint64_t from, struct trial_result *result)

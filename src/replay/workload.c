@@ -1,0 +1,497 @@
+#include "replay/workload.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t least_gpu_ns = 10000;    /* of a burst: measured too seldom to be believed */
+static const uint64_t least_kernel_ns = 50000; /* shorter ones are taken together */
+static const uint64_t most_kernel_ns = 100000000;
+static const double least_busy = 0.05;
+static const uint32_t usual_ppm = 500000; /* of what bursts take longer than their GPU time */
+
+/* What is known of a vGPU on the way. Times are counted from the beginning. */
+struct progress {
+	bool has_counts, is_here, has_work;
+	uint64_t done_at_ns;		/* when the last burst was said to be done */
+	struct record_work first, last; /* what was counted */
+	uint64_t idle_ns;		/* since when it has nothing to do */
+	uint64_t came_ns;		/* since when it has */
+	uint64_t submitted;		/* by then */
+	uint64_t held_ns;		/* let in, and not yet put down to a burst */
+	size_t unsettled;		/* the first step that its GPU time is not all known of */
+	uint64_t read_gpu_ns, read_held_ns, read_alone_ns; /* by when that was last known */
+	uint64_t over_ns; /* since then: let in, with all done, until that was noticed */
+	uint64_t alone_gpu_ns, alone_held_ns;
+	uint64_t longest_ns; /* burst that ended */
+	uint64_t late;
+	uint64_t pieces;	 /* of all bursts that ended */
+	struct tally took, rest; /* rest: how long they were let in, without their GPU time */
+};
+
+struct reader {
+	struct workload *to;
+	struct progress *progress; /* of each of its vGPUs; NULL: there is none yet */
+	uint64_t begin_ns;
+	bool has_begun;
+	size_t steps, change_room;
+	double busy; /* of the time that anybody was let in, so much the GPU was used: 0 to 1 */
+};
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static uint64_t least_of(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t since_begin(const struct reader *reader, uint64_t at_ns)
+{
+	return least_of(less(at_ns, reader->begin_ns), RECORD_LONGEST_NS);
+}
+
+static int find(const struct reader *reader, uint64_t id)
+{
+	for (unsigned i = 0; i < reader->to->vgpu_count; i++)
+		if (reader->to->vgpus[i].id == id)
+			return (int)i;
+	return -1;
+}
+
+static int add_step(struct reader *reader, unsigned at, enum workload_kind kind, uint64_t after_ns,
+		    struct bf_error *err)
+{
+	struct workload_vgpu *v = &reader->to->vgpus[at];
+
+	if (reader->steps++ >= WORKLOAD_STEPS_MAX) {
+		bf_fail(err, E2BIG, "the record has more than %d pieces of work", WORKLOAD_STEPS_MAX);
+		return -E2BIG;
+	}
+	if (v->count == v->room) {
+		size_t room = v->room ? 2 * v->room : 64;
+		struct workload_step *steps = realloc(v->steps, room * sizeof(*steps));
+
+		if (!steps) {
+			bf_fail(err, ENOMEM, "no memory for all work of the record");
+			return -ENOMEM;
+		}
+		v->steps = steps;
+		v->room = room;
+	}
+	v->steps[v->count++] = (struct workload_step){ .kind = kind, .pieces = 1, .after_ns = after_ns };
+	return 0;
+}
+
+static int add_change(struct reader *reader, const struct workload_change *change, struct bf_error *err)
+{
+	struct workload *to = reader->to;
+
+	if (to->change_count == WORKLOAD_CHANGES_MAX)
+		return bf_fail(err, E2BIG, "the record has more than %d changes of vGPUs",
+			       WORKLOAD_CHANGES_MAX);
+	if (to->change_count == reader->change_room) {
+		size_t room = reader->change_room ? 2 * reader->change_room : 16;
+		struct workload_change *changes = realloc(to->changes, room * sizeof(*changes));
+
+		if (!changes)
+			return bf_fail(err, ENOMEM, "no memory for all changes of the record");
+		to->changes = changes;
+		reader->change_room = room;
+	}
+	to->changes[to->change_count++] = *change;
+	return 0;
+}
+
+static int take_setup(struct reader *reader, const struct record_entry *entry, struct bf_error *err)
+{
+	struct workload_change change = { .kind = WORKLOAD_CONFIGURED };
+	struct workload *to = reader->to;
+	struct record_setup setup;
+
+	memcpy(&setup, record_ctx(entry), sizeof(setup));
+	if (!reader->has_begun) {
+		reader->has_begun = true;
+		reader->begin_ns = entry->at_ns;
+		to->options = record_options(&setup);
+		to->is_soft = setup.is_soft;
+		memcpy(to->policy, setup.policy, sizeof(to->policy));
+		return 0;
+	}
+	if (strcmp(to->policy, setup.policy) != 0)
+		to->policy[0] = 0;
+	change.at_ns = since_begin(reader, entry->at_ns);
+	change.to.options = record_options(&setup);
+	return add_change(reader, &change, err);
+}
+
+static int add_vgpu(struct reader *reader, const struct record_share *share, struct bf_error *err)
+{
+	struct workload *to = reader->to;
+	struct progress *progress;
+	struct workload_vgpu *v;
+
+	if (to->vgpu_count == WORKLOAD_VGPUS_MAX)
+		return bf_fail(err, E2BIG, "the record has more than %d vGPUs", WORKLOAD_VGPUS_MAX);
+	progress = realloc(reader->progress, (to->vgpu_count + 1) * sizeof(*progress));
+	if (!progress)
+		return bf_fail(err, ENOMEM, "no memory for all vGPUs of the record");
+	reader->progress = progress;
+	memset(&progress[to->vgpu_count], 0, sizeof(*progress));
+	v = &to->vgpus[to->vgpu_count++];
+	*v = (struct workload_vgpu){ .id = share->id, .share = record_sched_share(share), .busy = 1 };
+	memcpy(v->name, share->name, sizeof(v->name));
+	return 0;
+}
+
+static int take_share(struct reader *reader, const struct record_entry *entry, struct bf_error *err)
+{
+	struct workload_change change = { .kind = WORKLOAD_SET };
+	struct record_share share;
+	int at;
+
+	memcpy(&share, record_ctx(entry), sizeof(share));
+	at = find(reader, share.id);
+	if (at < 0)
+		return add_vgpu(reader, &share, err);
+	change.vgpu = (unsigned)at;
+	change.at_ns = since_begin(reader, entry->at_ns);
+	change.to.share = record_sched_share(&share);
+	return add_change(reader, &change, err);
+}
+
+/* GPU time is read now and then, bursts may be many in between: each has its part of it, by how long it was let in. */
+static void settle(const struct reader *reader, struct workload_vgpu *v, struct progress *p,
+		   const struct record_work *work)
+{
+	uint64_t gpu = least_of(less(work->gpu_ns, p->read_gpu_ns), RECORD_LONGEST_NS);
+	uint64_t held = less(work->held_ns, p->read_held_ns), alone = less(work->alone_ns, p->read_alone_ns);
+	double all = 0;
+
+	/* What is measured is known when it was read, and up to then. */
+	if (!gpu || (reader->to->options.is_measured && work->what != RECORD_READ))
+		return;
+	if (!reader->to->options.is_measured) /* it goes by the clock, until the end is noticed */
+		gpu = less(gpu, p->over_ns);
+	if (p->unsettled && p->unsettled == v->count)
+		p->unsettled--; /* the end of the last */
+	for (size_t i = p->unsettled; i < v->count; i++)
+		all += (double)(v->steps[i].held_ns - v->steps[i].settled_ns);
+	for (size_t i = p->unsettled; i < v->count; i++) {
+		struct workload_step *step = &v->steps[i];
+		double part = all > 0 ? (double)(step->held_ns - step->settled_ns) / all : i + 1 == v->count;
+
+		step->gpu_ns = least_of(step->gpu_ns + (uint64_t)((double)gpu * part), RECORD_LONGEST_NS);
+		step->settled_ns = step->held_ns;
+	}
+	p->unsettled = v->count && p->has_work ? v->count - 1 : v->count;
+	if (held && alone >= held / 20 * 19) {
+		p->alone_gpu_ns += least_of(gpu, held);
+		p->alone_held_ns += less(held, p->over_ns);
+	}
+	p->over_ns = 0;
+	p->read_gpu_ns = work->gpu_ns;
+	p->read_held_ns = work->held_ns;
+	p->read_alone_ns = work->alone_ns;
+}
+
+static int begin_burst(struct reader *reader, unsigned at, const struct record_work *work, uint64_t at_ns,
+		       struct bf_error *err)
+{
+	struct progress *p = &reader->progress[at];
+	uint64_t came = since_begin(reader, work->came_ns);
+	int rc = 0;
+
+	if (!p->is_here) {
+		p->is_here = true;
+		p->idle_ns = came;
+		rc = add_step(reader, at, WORKLOAD_HERE, came, err);
+	}
+	if (at_ns > p->done_at_ns) /* and not one of several that were told at once */
+		p->held_ns = 0;
+	p->came_ns = came;
+	p->submitted = work->submitted;
+	if (!rc && !p->has_work) { /* or how that ended was lost */
+		rc = add_step(reader, at, WORKLOAD_BURST, less(came, p->idle_ns), err);
+		p->has_work = !rc;
+	}
+	return rc;
+}
+
+static void end_burst(struct workload_vgpu *v, struct progress *p, const struct record_work *work,
+		      uint64_t end_ns)
+{
+	struct workload_step *step;
+	uint64_t held;
+
+	p->has_work = false;
+	p->idle_ns = end_ns;
+	if (!v->steps)
+		return; /* it never had any */
+	step = &v->steps[v->count - 1];
+	step->took_ns = less(end_ns, p->came_ns);
+	step->pieces = (uint32_t)least_of(less(work->submitted, p->submitted), UINT32_MAX);
+	held = least_of(p->held_ns, step->took_ns); /* what is left is the next one's, of several at once */
+	step->held_ns += held;
+	p->held_ns -= held;
+}
+
+static void count_burst(const struct workload_vgpu *v, struct progress *p, const struct record_work *work)
+{
+	uint64_t took = work->end_ns - work->came_ns, objective = v->share.objective_ns;
+
+	p->longest_ns = took > p->longest_ns ? took : p->longest_ns;
+	p->late += objective && took > objective;
+	tally_add(&p->took, took);
+}
+
+static int take_programs(struct reader *reader, unsigned at, const struct record_work *work, uint64_t at_ns,
+			 struct bf_error *err)
+{
+	struct progress *p = &reader->progress[at];
+	bool is_here = work->what == RECORD_HERE;
+	uint64_t after;
+
+	if (is_here == p->is_here)
+		return 0;
+	if (p->has_work)
+		end_burst(&reader->to->vgpus[at], p, work, at_ns);
+	after = is_here ? at_ns : less(at_ns, p->idle_ns);
+	p->is_here = is_here;
+	p->idle_ns = at_ns;
+	return add_step(reader, at, is_here ? WORKLOAD_HERE : WORKLOAD_GONE, after, err);
+}
+
+static int take_done(struct reader *reader, unsigned at, const struct record_work *work, uint64_t at_ns,
+		     struct bf_error *err)
+{
+	struct workload_vgpu *v = &reader->to->vgpus[at];
+	struct progress *p = &reader->progress[at];
+	int rc = p->has_work ? 0 : begin_burst(reader, at, work, at_ns, err);
+	uint64_t over;
+
+	if (rc)
+		return rc;
+	p->done_at_ns = at_ns;
+	over = least_of(less(at_ns, since_begin(reader, work->end_ns)), p->held_ns);
+	p->over_ns += over;
+	p->held_ns -= over;
+	end_burst(v, p, work, since_begin(reader, work->end_ns));
+	count_burst(v, p, work);
+	return 0;
+}
+
+static void count(struct workload_vgpu *v, struct progress *p, const struct record_work *work)
+{
+	if (!p->has_counts) {
+		p->first = *work;
+		p->read_gpu_ns = work->gpu_ns;
+		p->read_held_ns = work->held_ns;
+		p->read_alone_ns = work->alone_ns;
+	}
+	if (p->has_counts)
+		p->held_ns += least_of(less(work->held_ns, p->last.held_ns), RECORD_LONGEST_NS);
+	p->has_counts = true;
+	p->last = *work;
+	if (p->has_work && work->what != RECORD_DONE) {
+		v->steps[v->count - 1].held_ns += p->held_ns;
+		p->held_ns = 0;
+	}
+}
+
+static int take_work(struct reader *reader, const struct record_entry *entry, struct bf_error *err)
+{
+	uint64_t at_ns = since_begin(reader, entry->at_ns);
+	struct workload_change change = { .at_ns = at_ns };
+	struct record_work work;
+	int at, rc = 0;
+
+	memcpy(&work, record_ctx(entry), sizeof(work));
+	at = find(reader, work.id);
+	if (at < 0 || !reader->progress)
+		return 0; /* who that was is lost */
+	change.vgpu = (unsigned)at;
+	count(&reader->to->vgpus[at], &reader->progress[at], &work);
+	switch (work.what) {
+	case RECORD_HERE:
+	case RECORD_GONE:
+		rc = take_programs(reader, (unsigned)at, &work, at_ns, err);
+		break;
+	case RECORD_HELD:
+	case RECORD_FREE:
+		change.kind = work.what == RECORD_HELD ? WORKLOAD_HELD : WORKLOAD_FREE;
+		rc = add_change(reader, &change, err);
+		break;
+	case RECORD_CAME:
+		rc = begin_burst(reader, (unsigned)at, &work, at_ns, err);
+		break;
+	case RECORD_DONE:
+		rc = take_done(reader, (unsigned)at, &work, at_ns, err);
+		break;
+	default:
+		break;
+	}
+	settle(reader, &reader->to->vgpus[at], &reader->progress[at], &work);
+	return rc;
+}
+
+static int take_entry(struct reader *reader, const struct record_entry *entry, struct bf_error *err)
+{
+	if (entry->kind == RECORD_SETUP)
+		return take_setup(reader, entry, err);
+	if (!reader->has_begun)
+		return 0;
+	if (less(entry->at_ns, reader->begin_ns) > RECORD_LONGEST_NS)
+		return bf_fail(err, E2BIG, "a record of more than a day");
+	if (since_begin(reader, entry->at_ns) > reader->to->ns)
+		reader->to->ns = since_begin(reader, entry->at_ns);
+	if (entry->kind == RECORD_SHARE)
+		return take_share(reader, entry, err);
+	return entry->kind == RECORD_WORK ? take_work(reader, entry, err) : 0;
+}
+
+/* A burst that the end of the record cut off. If it had lasted longer than any other it has no end that is known: a
+ * training, say. Otherwise it is one of many, and left out. */
+static void finish_last(const struct reader *reader, struct workload_vgpu *v, struct progress *p)
+{
+	struct workload_step *last;
+	uint64_t age = less(reader->to->ns, p->came_ns);
+
+	v->again_ns = less(reader->to->ns, p->idle_ns);
+	if (!p->has_work || !v->steps)
+		return;
+	end_burst(v, p, &p->last, reader->to->ns);
+	last = &v->steps[v->count - 1];
+	if (age > p->longest_ns && age >= reader->to->options.round_ns) {
+		v->kernel_ns = last->gpu_ns / (last->pieces ? last->pieces : 1);
+		v->kernel_ns = v->kernel_ns < least_kernel_ns ? least_kernel_ns
+							      : least_of(v->kernel_ns, most_kernel_ns);
+		last->gpu_ns = WORKLOAD_ENDLESS;
+		return;
+	}
+	v->again_ns = last->after_ns;
+	v->count--;
+}
+
+/* Programs that were there to the end would have gone on: as they had before. */
+static void find_again(struct workload_vgpu *v)
+{
+	size_t first = v->count;
+
+	while (first > 0 && v->steps[first - 1].kind == WORKLOAD_BURST)
+		first--;
+	v->again = first + 1 < v->count ? first + 1 : first;
+}
+
+static void finish_step(struct workload_step *step, struct progress *p)
+{
+	if (step->kind != WORKLOAD_BURST || step->gpu_ns == WORKLOAD_ENDLESS)
+		return;
+	step->gpu_ns = least_of(step->gpu_ns, step->took_ns);
+	tally_add(&p->rest, less(step->held_ns, step->gpu_ns));
+	step->gpu_ns = step->gpu_ns > least_gpu_ns ? step->gpu_ns : least_gpu_ns;
+	step->pieces = (uint32_t)least_of(step->pieces, step->gpu_ns / least_kernel_ns);
+	step->pieces = step->pieces ? step->pieces : 1;
+	p->pieces += step->pieces;
+}
+
+static double busy_of(uint64_t gpu_ns, uint64_t held_ns)
+{
+	double busy = held_ns ? (double)gpu_ns / (double)held_ns : 1;
+
+	return busy < least_busy ? least_busy : busy > 1 ? 1 : busy;
+}
+
+static double busy_of_all(const struct reader *reader)
+{
+	uint64_t gpu = 0, first = UINT64_MAX, last = 0;
+
+	for (unsigned i = 0; reader->progress && i < reader->to->vgpu_count; i++) {
+		const struct progress *p = &reader->progress[i];
+
+		if (!p->has_counts)
+			continue;
+		gpu += least_of(less(p->last.gpu_ns, p->first.gpu_ns), RECORD_LONGEST_NS);
+		first = least_of(first, p->first.anybody_ns);
+		last = p->last.anybody_ns > last ? p->last.anybody_ns : last;
+	}
+	return busy_of(gpu, less(last, first));
+}
+
+static void finish(const struct reader *reader, unsigned at)
+{
+	struct workload_vgpu *v = &reader->to->vgpus[at];
+	struct progress *p = &reader->progress[at];
+	uint64_t held = less(p->last.held_ns, p->first.held_ns);
+
+	finish_last(reader, v, p);
+	find_again(v);
+	for (size_t i = 0; i < v->count; i++)
+		finish_step(&v->steps[i], p);
+	if (p->rest.count && p->pieces <= 2 * p->rest.count)
+		v->rest_ns = tally_percentile(&p->rest, usual_ppm);
+	else if (p->alone_held_ns > held / 10)
+		v->busy = busy_of(p->alone_gpu_ns, p->alone_held_ns);
+	else
+		v->busy = reader->busy;
+	v->was = (struct workload_figures){
+		.gpu_ns = less(p->last.gpu_ns, p->first.gpu_ns),
+		.done = p->took.count,
+		.late = p->late,
+		.p50_ns = tally_percentile(&p->took, 500000),
+		.tail_ns = tally_percentile(&p->took,
+					    v->share.percentile_ppm ? v->share.percentile_ppm : 990000),
+		.slices = less(p->last.grants, p->first.grants),
+		.stops = less(p->last.stops, p->first.stops),
+	};
+}
+
+static int read_all(struct reader *reader, FILE *record, void *buffer, struct bf_error *err)
+{
+	int rc = record_read_header(record, err);
+
+	while (!rc) {
+		rc = record_read(record, buffer, err);
+		if (rc <= 0)
+			break;
+		rc = take_entry(reader, buffer, err);
+	}
+	if (rc)
+		return rc;
+	if (!reader->has_begun)
+		return bf_fail(err, ENODATA, "the record says nothing of the work that there was");
+	reader->busy = busy_of_all(reader);
+	for (unsigned i = 0; reader->progress && i < reader->to->vgpu_count; i++)
+		finish(reader, i);
+	return 0;
+}
+
+int workload_read(FILE *record, struct workload *workload, struct bf_error *err)
+{
+	struct reader reader = { .to = workload };
+	void *buffer = malloc(RECORD_ENTRY_MAX);
+	int rc = -ENOMEM;
+
+	*workload = (struct workload){ .vgpu_count = 0 };
+	workload->vgpus = calloc(WORKLOAD_VGPUS_MAX, sizeof(*workload->vgpus));
+	if (buffer && workload->vgpus)
+		rc = read_all(&reader, record, buffer, err);
+	else
+		bf_fail(err, ENOMEM, "no memory for the work of the record");
+	free(reader.progress);
+	free(buffer);
+	if (rc)
+		workload_free(workload);
+	return rc;
+}
+
+void workload_free(struct workload *workload)
+{
+	for (unsigned i = 0; workload->vgpus && i < workload->vgpu_count; i++)
+		free(workload->vgpus[i].steps);
+	free(workload->vgpus);
+	free(workload->changes);
+	*workload = (struct workload){ .vgpu_count = 0 };
+}
