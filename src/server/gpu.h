@@ -75,6 +75,7 @@ struct vgpu {
 	bool is_told_waiting, is_told_running, is_quiet;
 	bool is_stopped;   /* by sched: what it has on the GPU stands still, and cannot be done */
 	uint64_t burst_ns; /* when what runs now was passed on */
+	uint64_t bell_ns;  /* since when it had waited for that; 0: it had not */
 	uint64_t usual_ns; /* how long such a burst usually takes, smoothed */
 	uint64_t probe_ns; /* when to ask next whether it is done */
 	uint64_t probes;

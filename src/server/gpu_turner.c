@@ -95,6 +95,7 @@ static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 
 	if (counts.waiting_since_ns && !vgpu->is_told_waiting) {
 		vgpu->is_told_waiting = true;
+		vgpu->bell_ns = counts.waiting_since_ns;
 		sched_waits(gpu->sched, vgpu->sched, now_ns);
 		gpu_trace(vgpu, TRACE_WAIT, counts.waiting_since_ns, 0);
 		work_came(vgpu, counts.waiting_since_ns);
@@ -115,10 +116,13 @@ static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 
 void turner_took(struct vgpu *vgpu, uint64_t end_ns)
 {
-	uint64_t bell_ns = vgpu->came_ns && vgpu->came_ns < vgpu->burst_ns ? vgpu->came_ns : vgpu->burst_ns;
+	bool has_waited = vgpu->bell_ns && vgpu->bell_ns < vgpu->burst_ns; /* or else what comes next waits */
+	uint64_t bell_ns = has_waited ? vgpu->bell_ns : vgpu->burst_ns;
 
 	if (end_ns <= vgpu->burst_ns)
 		return;
+	if (has_waited)
+		vgpu->bell_ns = 0;
 	vgpu->usual_ns = (vgpu->usual_ns + end_ns - vgpu->burst_ns) / 2;
 	if (vgpu->spec.class == SPEC_LATENCY) /* with its wait at the gate */
 		sched_took(vgpu->gpu->sched, vgpu->sched, end_ns - bell_ns, bf_now_ns());
@@ -238,6 +242,7 @@ static void carry_out(struct gpu *gpu, const struct sched_order *order)
 		/* What waited has passed, sched thinks; but whoever rang may have died. It is asked about like any work. */
 		vgpu->is_told_running = vgpu->has_run = true;
 		vgpu->burst_ns = bf_now_ns();
+		vgpu->bell_ns = vgpu->is_told_waiting ? vgpu->bell_ns : 0;
 		vgpu->is_stopped = false;
 		vgpu->probe_ns = bf_now_ns() + probe_interval(vgpu);
 		sched_resumed(gpu->sched, vgpu->sched, bf_now_ns());

@@ -197,4 +197,13 @@ sys.exit(not (waited < 0.3e9 and latency["samples"] > 20 and latency["p50_us"] <
 END
 stop fast slow
 remove fast slow
+
+# How long a submission took counts from the bell: what waits for its vGPU's own limit took longer than its kernel.
+status 0 "$belfry" create capped --time 5:10 --class latency
+start capped --kernel-us 2000 --sync --gap-us 5000
+until_so are_ready capped
+waits_count() { [ "$(figure capped latency.p99_us | cut -d. -f1)" -gt 20000 ] 2>/dev/null; }
+until_so waits_count
+stop capped
+remove capped
 exit "$failed"
