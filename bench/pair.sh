@@ -10,12 +10,7 @@
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../tests/gpu/common.sh"
 . "$HERE/vgpus.sh"
-help_if_asked "$@"
-need_gpu
-need_real_gpu "PyTorch's kernels are not PTX" || exit 77
-has_torch || { echo "skipped: no PyTorch"; exit 77; }
-find_programs
-make_work
+begin_with_torch "$@"
 secs=${1:-8}
 limit=$((secs + 150))
 

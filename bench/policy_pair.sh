@@ -9,12 +9,7 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../tests/gpu/common.sh"
 . "$HERE/vgpus.sh"
 . "$HERE/segments.sh"
-help_if_asked "$@"
-need_gpu
-need_real_gpu "PyTorch's kernels are not PTX" || exit 77
-has_torch || { echo "skipped: no PyTorch"; exit 77; }
-find_programs
-make_work
+begin_with_torch "$@"
 secs=${1:-5}
 rounds=${2:-2}
 policy=${3:-fair}
@@ -26,12 +21,7 @@ create train 60:100
 common=(--secs "$secs" --segments $((rounds * 4)))
 start_program infer serve "${common[@]}" --gap-ms 2 --high 4 --low 4 --tokens 4000 --seed 1
 start_program train train "${common[@]}"
-wait_until 120 are_ready || { echo "FAILED: a program did not get that far"; show_errors; exit 1; }
-for _ in $(seq "$rounds"); do
-	for one in built-in "$policy" "$policy" built-in; do
-		segment "$one"
-	done
-done
+run_rounds "$rounds" built-in "$policy"
 finish_loads || status=1
 remove_all
 

@@ -56,3 +56,18 @@ segment() {
 	SEGMENT=$((SEGMENT + 1))
 	echo "segment $SEGMENT: $1" >&2
 }
+
+# run_rounds ROUNDS POLICY...: segments under each of them, there and back in a round, once all programs are ready.
+run_rounds() {
+	local rounds=$1 i
+	shift
+	wait_until 120 are_ready || { echo "FAILED: a program did not get that far"; show_errors; exit 1; }
+	for _ in $(seq "$rounds"); do
+		for ((i = 1; i <= $#; i++)); do
+			segment "${!i}"
+		done
+		for ((i = $#; i >= 1; i--)); do
+			segment "${!i}"
+		done
+	done
+}

@@ -12,12 +12,7 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../tests/gpu/common.sh"
 . "$HERE/vgpus.sh"
 . "$HERE/segments.sh"
-help_if_asked "$@"
-need_gpu
-need_real_gpu "PyTorch's kernels are not PTX" || exit 77
-has_torch || { echo "skipped: no PyTorch"; exit 77; }
-find_programs
-make_work
+begin_with_torch "$@"
 secs=${1:-10}
 rounds=${2:-2}
 read -ra policies <<<"${POLICIES:-fair tpot_first}"
@@ -35,15 +30,7 @@ common=(--secs "$secs" --segments $((rounds * 2 * ${#policies[@]})))
 start_program tight serve "${common[@]}" --objective-ms "$tight" --seed 1 "${trace[@]}"
 start_program loose serve "${common[@]}" --objective-ms "$loose" --seed 2 --shift 0.25 "${trace[@]}"
 start_program train train "${common[@]}"
-wait_until 120 are_ready || { echo "FAILED: a program did not get that far"; show_errors; exit 1; }
-for _ in $(seq "$rounds"); do
-	for ((i = 0; i < ${#policies[@]}; i++)); do
-		segment "${policies[i]}"
-	done
-	for ((i = ${#policies[@]} - 1; i >= 0; i--)); do
-		segment "${policies[i]}"
-	done
-done
+run_rounds "$rounds" "${policies[@]}"
 finish_loads || status=1
 remove_all
 

@@ -23,6 +23,16 @@ has_torch() {
 	command -v python3 >/dev/null && python3 -c 'import torch' 2>/dev/null
 }
 
+# begin_with_torch ARGUMENT...: how a measurement with PyTorch opens.
+begin_with_torch() {
+	help_if_asked "$@"
+	need_gpu
+	need_real_gpu "PyTorch's kernels are not PTX" || exit 77
+	has_torch || { echo "skipped: no PyTorch"; exit 77; }
+	find_programs
+	make_work
+}
+
 bf() {
 	timeout -k 5 30 "$BELFRY" "$@"
 }

@@ -6,47 +6,15 @@
  * Wrong for: domains of one, for which it changes nothing; programs whose phases are shorter than what was measured over;
  * and shares among those of one domain: the partner is chosen by fit, not by how far behind it is.
  */
-#include <stdbool.h>
-
 #include "belfry/policy.h"
 
 const volatile __u32 over_most_ppm = 300000; /* worse than this together: nobody in particular beside it */
 
 struct search {
-	struct belfry_head head;
 	__u32 choice, beside;
-	bool is_due;
-	__s64 pass_ns;
 	__u32 domain, sm_ppm, mem_ppm; /* of the choice */
 	__u32 over_ppm;
 };
-
-/* As what is built in: see fair.bpf.c. */
-static bool is_due(const struct belfry_vgpu *vgpu, const struct belfry_head *head)
-{
-	__u64 ahead_ns = (__u64)vgpu->pass_ns - (__u64)head->pass_ns;
-
-	return vgpu->class == BELFRY_LATENCY &&
-	       (vgpu->pass_ns < head->pass_ns || ahead_ns < head->round_ns) &&
-	       vgpu->window_used_ns < vgpu->window_promised_ns;
-}
-
-static long find_next(__u32 entry, struct search *search)
-{
-	const struct belfry_vgpu *vgpu = belfry_vgpu(entry);
-	bool due;
-
-	if (!vgpu || !(vgpu->flags & BELFRY_MAY_HAVE))
-		return 0;
-	due = is_due(vgpu, &search->head);
-	if (search->choice != BELFRY_NOBODY &&
-	    (due != search->is_due ? !due : vgpu->pass_ns >= search->pass_ns))
-		return 0;
-	search->choice = entry;
-	search->is_due = due;
-	search->pass_ns = vgpu->pass_ns;
-	return 0;
-}
 
 static __u32 above_whole(__u32 a_ppm, __u32 b_ppm)
 {
@@ -72,11 +40,9 @@ static long find_partner(__u32 entry, struct search *search)
 BELFRY_HOOK(pick)
 int placement_pick(struct belfry_pick *ctx)
 {
-	struct search search = { .head = ctx->head, .choice = BELFRY_NOBODY, .beside = BELFRY_NOBODY };
-	const struct belfry_vgpu *vgpu;
+	struct search search = { .choice = belfry_next(&ctx->head), .beside = BELFRY_NOBODY };
+	const struct belfry_vgpu *vgpu = belfry_vgpu(search.choice);
 
-	belfry_each(&ctx->head, find_next, &search);
-	vgpu = belfry_vgpu(search.choice);
 	if (!vgpu)
 		return BELFRY_DEFAULT;
 	if (vgpu->domain && vgpu->sm_ppm && vgpu->mem_ppm) {

@@ -267,6 +267,51 @@ static __always_inline const struct belfry_vgpu *belfry_vgpu(__u32 entry)
 /* Call visit(entry, data) for each entry in use, until one returns not 0. Its type is long (*)(__u64 or __u32, void *):
  * see bpf_loop in bpf-helpers(7). */
 #define belfry_each(head, visit, data) bpf_loop((head)->count, visit, data, 0)
+
+/* Whether the built-in lets it go before others: latency that has not had its promise, but never a whole round ahead of the
+ * last in line. */
+static __always_inline int belfry_is_due(const struct belfry_vgpu *vgpu, const struct belfry_head *head)
+{
+	__u64 ahead_ns = (__u64)vgpu->pass_ns - (__u64)head->pass_ns;
+
+	return vgpu->class == BELFRY_LATENCY &&
+	       (vgpu->pass_ns < head->pass_ns || ahead_ns < head->round_ns) &&
+	       vgpu->window_used_ns < vgpu->window_promised_ns;
+}
+
+struct belfry_search {
+	struct belfry_head head;
+	__u32 entry;
+	int is_due;
+	__s64 pass_ns;
+};
+
+static inline long belfry_compare(__u32 entry, struct belfry_search *search)
+{
+	const struct belfry_vgpu *vgpu = belfry_vgpu(entry);
+	int is_due;
+
+	if (!vgpu || !(vgpu->flags & BELFRY_MAY_HAVE))
+		return 0;
+	is_due = belfry_is_due(vgpu, &search->head);
+	if (search->entry != BELFRY_NOBODY &&
+	    (is_due != search->is_due ? !is_due : vgpu->pass_ns >= search->pass_ns))
+		return 0;
+	search->entry = entry;
+	search->is_due = is_due;
+	search->pass_ns = vgpu->pass_ns;
+	return 0;
+}
+
+/* Whom the built-in would pick: of those who are due, or else of all, whoever is furthest behind. BELFRY_NOBODY if nobody
+ * may have the token. */
+static __always_inline __u32 belfry_next(const struct belfry_head *head)
+{
+	struct belfry_search search = { .head = *head, .entry = BELFRY_NOBODY };
+
+	belfry_each(head, belfry_compare, &search);
+	return search.entry;
+}
 #endif
 
 #endif

@@ -1,28 +1,50 @@
-/* How long submissions take. */
-#include <stdlib.h>
+/* How long submissions take. The last ones are kept in the order they came, and sorted, so that asking costs nothing. */
 #include <string.h>
 
 #include "sched/state.h"
 
-static int compare(const void *a, const void *b)
+static size_t count_of(const struct sched_vgpu *vgpu)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return vgpu->samples < SAMPLES ? (size_t)vgpu->samples : SAMPLES;
+}
 
-	return (x > y) - (x < y);
+/* Where the first that is not less is, or would be. */
+static size_t find(const uint64_t *sorted, size_t count, uint64_t value)
+{
+	size_t from = 0, to = count;
+
+	while (from < to) {
+		size_t middle = (from + to) / 2;
+
+		if (sorted[middle] < value)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return from;
+}
+
+static void keep(struct sched_vgpu *vgpu, uint64_t took_ns)
+{
+	uint64_t *sorted = vgpu->sorted_ns, *oldest = &vgpu->took_ns[vgpu->samples % SAMPLES];
+	size_t count = count_of(vgpu), at;
+
+	if (count == SAMPLES) {
+		at = find(sorted, count, *oldest);
+		memmove(&sorted[at], &sorted[at + 1], (--count - at) * sizeof(sorted[0]));
+	}
+	at = find(sorted, count, took_ns);
+	memmove(&sorted[at + 1], &sorted[at], (count - at) * sizeof(sorted[0]));
+	sorted[at] = *oldest = took_ns;
+	vgpu->samples++;
 }
 
 /* Of the last SAMPLES; 0 if there are none. */
 uint64_t vgpu_percentile(const struct sched_vgpu *vgpu, uint32_t ppm)
 {
-	size_t count = vgpu->samples < SAMPLES ? (size_t)vgpu->samples : SAMPLES, at;
-	uint64_t sorted[SAMPLES];
+	size_t count = count_of(vgpu), at = (size_t)((uint64_t)count * ppm / SCHED_WHOLE_PPM);
 
-	if (!count)
-		return 0;
-	memcpy(sorted, vgpu->took_ns, count * sizeof(sorted[0]));
-	qsort(sorted, count, sizeof(sorted[0]), compare);
-	at = (size_t)((uint64_t)count * ppm / SCHED_WHOLE_PPM);
-	return sorted[at < count ? at : count - 1];
+	return !count ? 0 : vgpu->sorted_ns[at < count ? at : count - 1];
 }
 
 uint64_t vgpu_tail(const struct sched_vgpu *vgpu)
@@ -42,7 +64,7 @@ void vgpu_update_tail(struct sched_vgpu *vgpu)
 void sched_took(struct sched *sched, struct sched_vgpu *vgpu, uint64_t took_ns, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
-	vgpu->took_ns[vgpu->samples++ % SAMPLES] = took_ns;
+	keep(vgpu, took_ns);
 	if (!vgpu->share.objective_ns || took_ns <= vgpu->share.objective_ns)
 		return;
 	vgpu->missed++;

@@ -4,6 +4,7 @@
 enum {
 	SETTLES_A_ROUND = 4,
 	RIDER_SLICE_US = 1000000, /* once on, the only rider stays until it has no more work */
+	COMPANY_SLICE_US = 1000,  /* five times what it takes to go from one context to another on an H200 */
 	DEFAULT_SLICE_US = 2048,  /* what libcuda asks for (docs/driver.md) */
 	ENOUGH_SAMPLES = 20,	  /* to judge an objective by */
 	LEVEL_LOW = 0,
@@ -233,6 +234,16 @@ static void proposed_turns(const struct sched *sched, const struct sched_vgpu *v
 	}
 }
 
+/* Those who are on together, by a domain or since there is no token, take turns with each other, too: shorter ones than this
+ * would be spent on little but going from one to the other. */
+static uint64_t company_us(const struct sched *sched, const struct sched_vgpu *vgpu, uint64_t timeslice_us)
+{
+	bool has_company = !vgpu->is_rider && (vgpu->share.domain || sched->is_free_for_all);
+
+	return timeslice_us && has_company && timeslice_us < COMPANY_SLICE_US ? COMPANY_SLICE_US
+									      : timeslice_us;
+}
+
 /* What its turns should be. False: as they are. */
 static bool wanted_turns(const struct sched *sched, const struct sched_vgpu *vgpu, struct riders riders,
 			 uint64_t *timeslice_us, int *interleave)
@@ -260,6 +271,8 @@ static bool wanted_turns(const struct sched *sched, const struct sched_vgpu *vgp
 		*timeslice_us = *timeslice_us ? *timeslice_us : DEFAULT_SLICE_US;
 		*interleave = *interleave >= 0 ? *interleave : LEVEL_MEDIUM;
 	}
+	if (!vgpu->share.timeslice_us)
+		*timeslice_us = company_us(sched, vgpu, *timeslice_us);
 	return *timeslice_us != vgpu->timeslice_us || *interleave != vgpu->interleave;
 }
 

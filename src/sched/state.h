@@ -67,7 +67,7 @@ struct sched_vgpu {
 	struct sched_waited waited[OTHERS];
 
 	/* Its submissions. */
-	uint64_t took_ns[SAMPLES];
+	uint64_t took_ns[SAMPLES], sorted_ns[SAMPLES];
 	uint64_t samples, missed, judged_samples, seen_samples;
 	uint64_t tail_ns, p50_ns; /* as of seen_samples */
 

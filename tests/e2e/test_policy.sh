@@ -10,6 +10,8 @@ export BELFRY_SOFT="mem=1G,linger=1,name=policy$$" BELFRY_SOCKET="$work/d/belfry
 load="$BELFRY_BUILD_DIR/bench/load"
 objects="$BELFRY_BUILD_DIR/tests/policies"
 swaps=${SWAPS:-200}
+# With a sanitizer everything is many times slower.
+grep -qE '__(asan|tsan)_init' "$belfry" && swaps=${SWAPS:-24}
 chmod 755 "$work"
 mkdir -m 755 "$work/d"
 cd "$work" || exit 1

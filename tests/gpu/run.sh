@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Lists of process numbers are split on purpose, and functions are called by name:
 # shellcheck disable=SC1091,SC2013,SC2015,SC2046,SC2086,SC2317
-# The behaviours of Belfry on a real GPU, one line each. run.sh [--list] [pattern]: those whose name matches.
+# The behaviours of Belfry on a real GPU, one line each. run.sh [--list] [[!]pattern]: those whose name has it in it, or has
+# not.
 # With BELFRY_GPU=soft, on the software GPU.
 # Runs from the source tree after `make`, and from the portable folder. Exit 77 without an NVIDIA device.
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -389,8 +390,14 @@ fi
 export BELFRY_LINGER=${BELFRY_LINGER:-1}
 passed=0 failed=0 skipped=0
 printf '%-40s %-8s %7s\n' behaviour result seconds
+is_wanted() {
+	case ${2:-} in
+	!*) [[ $1 != *"${2#!}"* ]] ;;
+	*) [[ $1 == *"${2:-}"* ]] ;;
+	esac
+}
 for behaviour in $BEHAVIOURS; do
-	[[ $behaviour == *"${1:-}"* ]] || continue
+	is_wanted "$behaviour" "${1:-}" || continue
 	run_one "$behaviour"
 done
 echo "$passed passed, $failed failed, $skipped skipped"

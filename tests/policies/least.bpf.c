@@ -24,39 +24,17 @@ struct {
 	__type(value, __u64);
 } picked SEC(".maps");
 
-struct search {
-	__u32 entry, reserved;
-	__s64 pass_ns;
-};
-
-static long look(__u64 entry, void *data)
-{
-	const struct belfry_vgpu *vgpu = belfry_vgpu(entry);
-	struct search *search = data;
-
-	if (!vgpu)
-		return 1;
-	if (vgpu->flags & BELFRY_MAY_HAVE &&
-	    (search->entry == BELFRY_NOBODY || vgpu->pass_ns < search->pass_ns)) {
-		search->entry = entry;
-		search->pass_ns = vgpu->pass_ns;
-	}
-	return 0;
-}
-
 BELFRY_HOOK(pick)
 int pick(struct belfry_pick *ctx)
 {
-	struct search search = { .entry = BELFRY_NOBODY };
-	__u64 one = 1, key;
+	__u32 next = belfry_next(&ctx->head);
+	__u64 one = 1, key = next;
 
-	belfry_each(&ctx->head, look, &search);
-	if (search.entry == BELFRY_NOBODY)
+	if (next == BELFRY_NOBODY)
 		return BELFRY_DEFAULT;
 	__sync_fetch_and_add(&picks, 1);
-	key = search.entry;
 	bpf_map_update_elem(&picked, &key, &one, BPF_ANY);
-	ctx->choice = search.entry;
+	ctx->choice = next;
 	ctx->slice_ns = slice_us * 1000ull + offset;
 	if (is_strict)
 		ctx->units = (large == 7) + 2 * (mode == MODE_FANCY) + 4 * (deep == -1) + several[1];

@@ -8,6 +8,13 @@
 
 #include "soft/hw/hw.h"
 
+/* Sanitizers make the host many times slower: what is not about an amount is tried with so many times less. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { GPU_RIG_LESS = 4 };
+#else
+enum { GPU_RIG_LESS = 1 };
+#endif
+
 struct gpu_rig {
 	struct hw_cores *cores;
 	struct hw_gpu *gpu;

@@ -94,11 +94,7 @@ static void unpaced_kernel_has_the_same_duration(void **state)
 	gpu_close(&rig);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SLOW_ROUNDS = 15000 };
-#else
-enum { SLOW_ROUNDS = 50000 };
-#endif
+enum { SLOW_ROUNDS = 50000 / GPU_RIG_LESS / GPU_RIG_LESS };
 
 /* More than the host can do: the clock slips, durations do not change. */
 static void slow_host_does_not_show(void **state)
@@ -168,7 +164,7 @@ static void clock_never_goes_backwards(void **state)
 	gpu_open(&rig, &(struct hw_options){ .rate = 100000000000ull }, true);
 	app_open(&app, rig.gpu, app_work_text);
 	out = app_alloc(&app, 4096, NULL);
-	app_time_work(&app, out, 4, 300000);
+	app_time_work(&app, out, 4, 300000 / GPU_RIG_LESS);
 	app_submit(&app);
 	while (app_slot(&app, 1) != app.fence) {
 		uint64_t now = hw_gpu_now_ns(rig.gpu);

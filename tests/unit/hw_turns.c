@@ -76,7 +76,7 @@ static void share(struct gpu_rig *rig, struct app *a, struct app *b, uint64_t he
 	wait_running(a);
 	wait_running(b);
 	snapshot(rig->gpu, a, b, before);
-	wait_gpu_ms(rig->gpu, 240);
+	wait_gpu_ms(rig->gpu, 240 / GPU_RIG_LESS);
 	snapshot(rig->gpu, a, b, held);
 	for (unsigned i = 0; i < 3; i++)
 		held[i] -= before[i];
@@ -275,14 +275,14 @@ static void hundreds_of_stops_change_nothing(void **state)
 
 	(void)state;
 	gpu_open(&rig, NULL, true);
-	start_work(&app, rig.gpu, 16, 300000);
+	start_work(&app, rig.gpu, 16, 300000 / GPU_RIG_LESS);
 	while (app_slot(&app, 1) != app.fence) {
 		hw_group_preempt(app.group);
 		hw_channels_disable(&app.channel, 1, true);
 		hw_channels_disable(&app.channel, 1, false);
 		nap();
 	}
-	assert_result(&app, 16, 300000);
+	assert_result(&app, 16, 300000 / GPU_RIG_LESS);
 	app_close(&app);
 	gpu_close(&rig);
 }
@@ -327,15 +327,15 @@ static void group_changes_its_domain_while_it_runs(void **state)
 
 	(void)state;
 	gpu_open(&rig, NULL, true);
-	start_work(&a, rig.gpu, 100, 30000);
-	start_work(&b, rig.gpu, 100, 30000);
+	start_work(&a, rig.gpu, 100, 30000 / GPU_RIG_LESS);
+	start_work(&b, rig.gpu, 100, 30000 / GPU_RIG_LESS);
 	for (uint32_t i = 1; i < 10; i++) {
 		wait_gpu_ms(rig.gpu, 3);
 		hw_group_set_domain(a.group, i % 3);
 		hw_group_set_domain(b.group, i % 2);
 	}
-	assert_result(&a, 100, 30000);
-	assert_result(&b, 100, 30000);
+	assert_result(&a, 100, 30000 / GPU_RIG_LESS);
+	assert_result(&b, 100, 30000 / GPU_RIG_LESS);
 	app_close(&a);
 	app_close(&b);
 	gpu_close(&rig);

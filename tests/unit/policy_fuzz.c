@@ -1,5 +1,5 @@
-/* Limits and promises hold under policies of random eBPF programs, verified, compiled and called as any policy's are. For
- * longer: BELFRY_FUZZ_MINUTES of the simulated GPU's time. */
+/* Limits and promises hold under policies of random eBPF programs, verified, compiled and called as any policy's are, for
+ * BELFRY_FUZZ_MINUTES of the simulated GPU's time. */
 #include "policy/policy.h"
 
 #include <bpf/bpf.h>
@@ -18,7 +18,7 @@
 
 static const enum belfry_hook hooks[] = { BELFRY_HOOK_PICK, BELFRY_HOOK_TICK, BELFRY_HOOK_PREEMPT,
 					  BELFRY_HOOK_ENQUEUE };
-enum { HOOKS = sizeof(hooks) / sizeof(hooks[0]), TRIES = 20 };
+enum { HOOKS = sizeof(hooks) / sizeof(hooks[0]), TRIES = 20, MINUTES = 60 / TRIAL_FEWER };
 
 struct random_policy {
 	int table_fd;
@@ -117,7 +117,7 @@ static uint64_t wanted_ns(void)
 {
 	const char *minutes = getenv("BELFRY_FUZZ_MINUTES");
 
-	return (minutes ? strtoull(minutes, NULL, 10) : 30) * 60 * S;
+	return (minutes ? strtoull(minutes, NULL, 10) : MINUTES) * 60 * S;
 }
 
 static void limits_and_promises_hold_under_random_programs(void **state)

@@ -191,7 +191,7 @@ static unsigned trials(void)
 {
 	const char *wanted = getenv("BELFRY_TRIALS");
 
-	return wanted ? (unsigned)strtoul(wanted, NULL, 10) : 16;
+	return wanted ? (unsigned)strtoul(wanted, NULL, 10) : 16 / TRIAL_FEWER;
 }
 
 static void print(const struct villains *villains, const struct trial_result *result)

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "sched_sim.h"
+#include "sched_trial.h"
 
 static const struct sim_load *const loads[] = { &sim_busy_load, &sim_synchronous,  &sim_small,
 						&sim_graphs,	&sim_now_and_then, &sim_none };
@@ -43,7 +43,7 @@ static void nobody_starves(void **state)
 	double worst = 0;
 
 	(void)state;
-	for (uint64_t seed = 1; seed <= 200; seed++) {
+	for (uint64_t seed = 1; seed <= 200 / TRIAL_FEWER; seed++) {
 		uint64_t random = seed;
 		unsigned count = (unsigned)sim_between(&random, 2, 12);
 		struct sim *sim = sim_new(&sched_default, seed, 6 * S);
@@ -135,7 +135,7 @@ static void its_rules_hold_whatever_happens(void **state)
 	uint64_t most = 0;
 
 	(void)state;
-	for (uint64_t seed = 1; seed <= 500; seed++) {
+	for (uint64_t seed = 1; seed <= 500 / TRIAL_FEWER; seed++) {
 		uint64_t random = seed * 7919;
 		struct sim *sim = sim_new(&sched_default, seed, 4 * S);
 
@@ -165,7 +165,7 @@ static void its_rules_hold_whatever_happens(void **state)
 static void nonsense_does_no_harm(void **state)
 {
 	(void)state;
-	for (uint64_t seed = 1; seed <= 200; seed++) {
+	for (uint64_t seed = 1; seed <= 200 / TRIAL_FEWER; seed++) {
 		uint64_t random = seed, now_ns = seed;
 		struct sched *sched = sched_new(&sched_default, now_ns);
 		struct sched_vgpu *vgpus[6];

@@ -412,7 +412,8 @@ static void root_with_a_child(int sock)
 	}
 	EXPECT(waitpid(child, &status, 0), child);
 	EXPECT(status, 0);
-	hear(sock); /* it is a root once more */
+	say(sock, 0); /* its child has asked what it is to ask */
+	hear(sock);   /* it is a root once more */
 	control = link_open(soft_folder, SOFT_FILE_CONTROL);
 	EXPECT(link_call(control, RM_ESC_ALLOC, &root, sizeof(root)), 0);
 	EXPECT(root.status, 0);
@@ -439,6 +440,7 @@ static void only_descendants_of_a_root_are_supervised(void **state)
 	close(file);
 	soft_wait_files(3); /* ours, and the grandchild's control file */
 	child_tell(&child, 0);
+	child_hear(&child);
 	file = link_open(soft_folder, SOFT_FILE_GPU_0);
 	assert_int_equal(link_supervise(file, child.pid), 0);
 	child_tell(&child, 0);

@@ -74,7 +74,6 @@ int hw_channel_new(const struct hw_channel_options *options, struct hw_channel *
 	ch->userd_offset = options->userd_offset;
 	ch->ring_address = options->ring_address;
 	ch->ring_entries = options->ring_entries;
-	ch->is_idle = true;
 	memset(ch->mask, 0xff, sizeof(ch->mask));
 	rc = join(ch);
 	if (rc) {

@@ -21,22 +21,38 @@ static void not_before(struct hw_channel *ch, uint64_t ns)
 		ch->time_ns = ns;
 }
 
-/* Take the next entry of the ring; false if there is none. */
-static bool fetch_entry(struct hw_channel *ch, uint64_t now_ns)
+/* The time after something was seen: of an earlier one nobody knows whether it was there already. */
+static uint64_t seen_ns(const struct hw_channel *ch)
+{
+	return hw_clock_read(&ch->group->gpu->clock);
+}
+
+/* Whether there is more in the ring than was fetched. What came since the last look came at some time up to now, and the
+ * host may have been away in between: none of it is done before now. Not looked at before all that was there is fetched,
+ * or what came first would wait for what came last. */
+static bool see_entries(struct hw_channel *ch)
 {
 	struct hw_fetch *f = &ch->fetch;
-	uint32_t put = read_put(ch);
+
+	if (f->get == f->put) {
+		f->put = read_put(ch);
+		if (f->get != f->put)
+			f->put_ns = seen_ns(ch);
+	}
+	return f->get != f->put;
+}
+
+/* Take the next entry of the ring; false if there is none. */
+static bool fetch_entry(struct hw_channel *ch)
+{
+	struct hw_fetch *f = &ch->fetch;
 	uint64_t entry;
 
-	if (put == f->get) {
-		ch->is_idle = true;
+	if (!see_entries(ch))
 		return false;
-	}
-	if (put >= ch->ring_entries)
-		return hw_channel_fail(ch, SOFT_ERROR_METHOD, put, "GP_PUT is not in the ring");
-	if (ch->is_idle) /* it came only now */
-		not_before(ch, now_ns);
-	ch->is_idle = false;
+	if (f->put >= ch->ring_entries)
+		return hw_channel_fail(ch, SOFT_ERROR_METHOD, f->put, "GP_PUT is not in the ring");
+	not_before(ch, f->put_ns);
 	if (!hw_space_read(ch->space, ch->ring_address + 8ull * f->get, &entry, sizeof(entry)))
 		return hw_channel_fail(ch, SOFT_ERROR_MMU, ch->ring_address + 8ull * f->get, "the ring");
 	f->address = SOFT_ENTRY_ADDRESS(entry);
@@ -53,12 +69,12 @@ static void entry_done(struct hw_channel *ch)
 }
 
 /* Words into the buffer; false if there are none, or the channel has failed. */
-static bool fetch_words(struct hw_channel *ch, uint64_t now_ns)
+static bool fetch_words(struct hw_channel *ch)
 {
 	struct hw_fetch *f = &ch->fetch;
 	uint32_t count;
 
-	if (!f->segment_words && !fetch_entry(ch, now_ns))
+	if (!f->segment_words && !fetch_entry(ch))
 		return false;
 	count = f->segment_words < HW_FETCH_WORDS ? f->segment_words : HW_FETCH_WORDS;
 	if (!hw_space_read(ch->space, f->address, f->words, 4ull * count))
@@ -128,7 +144,7 @@ static bool work_is_done(struct hw_channel *ch, uint64_t now_ns)
 	case HW_WORK_ACQUIRE:
 		if (!hw_acquire_is_met(ch))
 			return false;
-		not_before(ch, now_ns);
+		not_before(ch, seen_ns(ch));
 		break;
 	default:
 		break;
@@ -147,7 +163,7 @@ void hw_front_run(struct hw_channel *ch, uint64_t now_ns, uint32_t *budget)
 			return;
 		if (ch->time_ns > now_ns + HW_SLACK_NS)
 			return;
-		if (f->at == f->count && !fetch_words(ch, now_ns))
+		if (f->at == f->count && !fetch_words(ch))
 			return;
 		while (*budget && f->at < f->count) {
 			if (!command_word(ch, f->words[f->at++], budget))
@@ -157,31 +173,30 @@ void hw_front_run(struct hw_channel *ch, uint64_t now_ns, uint32_t *budget)
 	}
 }
 
-static bool can_go_on(struct hw_channel *ch)
+/* Nothing is left of what was seen. */
+static bool is_dry(const struct hw_channel *ch)
 {
 	const struct hw_fetch *f = &ch->fetch;
 
-	switch (ch->work) {
-	case HW_WORK_LAUNCH:
-	case HW_WORK_COPY:
-		return true;
-	case HW_WORK_ACQUIRE:
+	return ch->work == HW_WORK_NONE && f->at == f->count && !f->segment_words && f->get == f->put;
+}
+
+static bool can_go_on(struct hw_channel *ch)
+{
+	if (ch->work == HW_WORK_ACQUIRE)
 		return ch->group->has_error || hw_acquire_is_met(ch);
-	default:
-		return f->at < f->count || f->segment_words || read_put(ch) != f->get;
-	}
+	return !is_dry(ch);
 }
 
 /* Nothing is done at a time before it was there to do, and allowed. */
-void hw_front_look(struct hw_channel *ch, uint64_t now_ns)
+void hw_front_look(struct hw_channel *ch)
 {
-	bool was_ready = ch->is_ready && !ch->is_idle;
+	bool was_ready = ch->is_ready && !is_dry(ch);
 
+	see_entries(ch);
 	ch->is_ready = hw_channel_is_live(ch) && can_go_on(ch);
-	if (!ch->is_ready || was_ready)
-		return;
-	ch->is_idle = false;
-	not_before(ch, now_ns);
+	if (ch->is_ready && !was_ready)
+		not_before(ch, seen_ns(ch));
 }
 
 bool hw_channel_is_idle(struct hw_channel *ch)

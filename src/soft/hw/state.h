@@ -126,7 +126,9 @@ enum hw_work { HW_WORK_NONE, HW_WORK_LAUNCH, HW_WORK_COPY, HW_WORK_ACQUIRE };
 
 /* How far a channel has got in its ring. */
 struct hw_fetch {
-	uint32_t get; /* ours; the one in USERD is only told */
+	uint32_t get;	 /* ours; the one in USERD is only told */
+	uint32_t put;	 /* as it was last seen, */
+	uint64_t put_ns; /* and when */
 	uint64_t address;
 	uint32_t segment_words; /* still to fetch there */
 	uint32_t words[HW_FETCH_WORDS], at, count;
@@ -151,7 +153,6 @@ struct hw_channel {
 	uint32_t ring_entries, token;
 	bool is_scheduled, is_disabled;
 	bool is_ready; /* as of the last look: it could go on */
-	bool is_idle;  /* as of the last look: the ring was empty */
 	uint64_t mask[SOFT_SMS_MAX / 64];
 	uint64_t time_ns; /* when what it has done so far was done */
 	struct hw_fetch fetch;
@@ -269,7 +270,7 @@ int hw_print(struct hw_space *space, const struct ptx_print *print);
 /* front.c: run commands of this channel that need no engine, up to *budget. */
 void hw_front_run(struct hw_channel *channel, uint64_t now_ns, uint32_t *budget);
 /* Is there anything it could do now? Looks at the ring and at the semaphore it waits for. */
-void hw_front_look(struct hw_channel *channel, uint64_t now_ns);
+void hw_front_look(struct hw_channel *channel);
 
 /* method.c: whether the front end may go on with the next. */
 bool hw_method(struct hw_channel *channel, uint32_t subchannel, uint32_t method, uint32_t value,

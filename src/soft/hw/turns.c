@@ -225,12 +225,12 @@ static void check_turn(struct hw_gpu *gpu, uint64_t now_ns)
 	}
 }
 
-static void look(struct hw_gpu *gpu, uint64_t now_ns)
+static void look(struct hw_gpu *gpu)
 {
 	gpu->is_polling = false;
 	for (struct hw_group *g = gpu->groups; g; g = g->next)
 		for (struct hw_channel *ch = g->channels; ch; ch = ch->next) {
-			hw_front_look(ch, now_ns);
+			hw_front_look(ch);
 			gpu->is_polling |= ch->work == HW_WORK_ACQUIRE && hw_channel_is_live(ch);
 		}
 }
@@ -327,11 +327,12 @@ bool hw_update(struct hw_gpu *gpu)
 	bool has_changed = gpu->has_news;
 
 	for (unsigned n = 0; n < PASSES_MAX; n++) {
-		uint64_t now = hw_clock_settle(&gpu->clock);
+		uint64_t now;
 
 		gpu->has_news = false;
-		look(gpu, now);
-		if (gpu->holder) /* before the turn can end: what is done is told */
+		look(gpu);
+		now = hw_clock_settle(&gpu->clock); /* what was seen was there by then */
+		if (gpu->holder)		    /* before the turn can end: what is done is told */
 			run_fronts(gpu, now);
 		check_turn(gpu, now);
 		gpu->event_ns = next_event_ns(gpu);
