@@ -14,6 +14,7 @@
 
 enum {
 	USERD_BYTES = 512,
+	NOTIFIER_MOST_BYTES = 64 << 10, /* a library's is a page; nobody makes us map all he has for one */
 	/* The name of a page in a program's client while a channel is made: of a range that libraries do not use
 	 * (theirs begin at 0x5c000000, recorded). */
 	PAGE_HANDLE_FIRST = 0x5bf00000,
@@ -94,7 +95,7 @@ static struct view *notifier_get(struct warden *warden, int control_fd, uint32_t
 	struct view *view;
 
 	if (!memory || (memory->kind != RM_KIND_VIDMEM && memory->kind != RM_KIND_SYSMEM) ||
-	    memory->bytes < RM_NOTIFIER_BYTES)
+	    memory->bytes < RM_NOTIFIER_BYTES || memory->bytes > NOTIFIER_MOST_BYTES)
 		return NULL;
 	view = view_get(warden, control_fd, client, memory, &err);
 	if (!view)

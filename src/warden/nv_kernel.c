@@ -167,14 +167,14 @@ static void kernel_hear_fault(struct device *device)
 	struct { /* NVOS41_PARAMETERS */
 		uint64_t said;
 		uint32_t has_more, status;
-	} arg;
-	int rc;
+	} arg = { .has_more = 1 };
+	int rc = 0;
 
-	do {
+	while (!rc && !arg.status && arg.has_more) {
 		arg.said = (uintptr_t)said;
-		arg.has_more = arg.status = 0;
+		arg.has_more = 0;
 		rc = kernel_ioctl(device->fault_fd, RM_ESC_GET_EVENT_DATA, &arg, sizeof(arg));
-	} while (!rc && !arg.status && arg.has_more);
+	}
 	if (!rc)
 		return;
 	close(device->fault_fd);

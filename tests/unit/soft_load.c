@@ -14,7 +14,7 @@
 #include "soft/link/link.h"
 #include "warden/device.h"
 
-enum { SMS = 4, RATE = 10000000, ELEMENTS = 1 << 20, PERCENT = 10000 /* ppm */ };
+enum { SMS = 4, RATE = 10000000, ELEMENTS = (1 << 20) / GPU_RIG_LESS, PERCENT = 10000 /* ppm */ };
 
 /* Driver and hardware are in threads of our own, so that kernels can be put onto the hardware without a library. Not
  * paced: seconds of the GPU's time pass in a moment, beside which the host's own delays are nothing. */
@@ -80,7 +80,7 @@ static struct device_load load_of(void)
 	return load;
 }
 
-/* Blocks of an integer loop, 5 s long on an SM of their own. */
+/* Blocks of an integer loop, 5 s long on an SM of their own (of the GPU's time; with a sanitizer less). */
 static struct device_load load_of_loop(uint32_t blocks)
 {
 	struct app app;
@@ -89,7 +89,7 @@ static struct device_load load_of_loop(uint32_t blocks)
 	app_open(&app, card.gpu, app_work_text);
 	out = app_alloc(&app, (size_t)blocks * 32 * 4, NULL);
 	load_of();
-	app_time_work(&app, out, blocks, 5 * (RATE / 32 / 4));
+	app_time_work(&app, out, blocks, 5 * (RATE / 32 / 4) / GPU_RIG_LESS);
 	app_fence(&app);
 	app_close(&app);
 	return load_of();
