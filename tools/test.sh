@@ -4,9 +4,6 @@ set -u
 build=$1
 shift
 
-# They wait for each other's processes more than they compute.
-processors=$(nproc)
-export MESON_TESTTHREADS="${MESON_TESTTHREADS:-$((processors + processors / 2))}"
 rm -f "$build/meson-logs/testlog.json"
 meson test -C "$build" --no-rebuild --print-errorlogs "$@"
 status=$?

@@ -326,7 +326,8 @@ void rooms_make(struct gpu *gpu);
 void fault_came(struct vgpu *vgpu, pid_t pid, uint32_t code);
 void faults_find(struct gpu *gpu);	/* the device says that there is one: likewise the main thread's */
 void faults_tell(struct gpu *gpu);	/* the main thread's, without the lock */
-void faults_end(struct vgpu *vgpu);	/* it is being removed. With the lock, which is let go for a while */
+void faults_end(struct vgpu *vgpu);	/* it is being removed. With the lock */
+void faults_log(struct vgpu *vgpu);	/* it was, and its warden, too: what was found last is only logged */
 const char *fault_words(uint32_t code); /* what an Xid means; NULL: it is not a common one */
 
 struct sched_options gpu_sched_options(const struct gpu *gpu);

@@ -48,16 +48,22 @@ static unsigned take(struct vgpu *vgpu, struct fault *to)
 	return count;
 }
 
+static void log_fault(const struct vgpu *vgpu, const struct fault *fault)
+{
+	const char *what = fault_words(fault->code);
+
+	bf_log(BF_LOG_WARN, "%s: a fault on the GPU ended a context of process %d: Xid %u%s%s", vgpu->name,
+	       fault->pid, fault->code, what ? ", " : "", what ? what : "");
+}
+
 static void tell(struct vgpu *vgpu, const struct fault *fault)
 {
 	struct belfry_fault ctx = { .id = vgpu->id, .pid = (uint32_t)fault->pid, .code = fault->code },
 			    own = ctx;
-	const char *what = fault_words(fault->code);
 
 	vgpu->fault_count++;
 	vgpu->last_fault = *fault;
-	bf_log(BF_LOG_WARN, "%s: a fault on the GPU ended a context of process %d: Xid %u%s%s", vgpu->name,
-	       fault->pid, fault->code, what ? ", " : "", what ? what : "");
+	log_fault(vgpu, fault);
 	gpu_trace(vgpu, TRACE_FAULT, fault->at_ns, fault->code);
 	sched_ask(vgpu->gpu->sched, BELFRY_HOOK_FAULT, vgpu->sched, &ctx, sizeof(ctx), bf_now_ns());
 	seat_call(vgpu->seat, BELFRY_HOOK_FAULT, &own, sizeof(own));
@@ -89,12 +95,19 @@ void faults_find(struct gpu *gpu)
 	faults_tell(gpu);
 }
 
+/* Whoever waits for its name does not wait for a warden that is busy. */
 void faults_end(struct vgpu *vgpu)
 {
-	if (!vgpu->warden)
-		return;
-	gpu_unlock(vgpu->gpu);
-	warden_tell_faults(vgpu->warden);
-	gpu_lock(vgpu->gpu);
+	if (vgpu->warden)
+		warden_try_tell_faults(vgpu->warden);
 	tell_all(vgpu);
+}
+
+void faults_log(struct vgpu *vgpu)
+{
+	struct fault faults[VGPU_FAULTS];
+	unsigned count = take(vgpu, faults);
+
+	for (unsigned i = 0; i < count; i++)
+		log_fault(vgpu, &faults[i]);
 }

@@ -212,6 +212,7 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 	gpu_unlock(gpu);
 	vgpu_end_worker(vgpu);
 	warden_free(vgpu->warden);
+	faults_log(vgpu);
 	free(vgpu);
 	gpu_lock(gpu);
 }
