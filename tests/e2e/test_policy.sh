@@ -16,7 +16,7 @@ sm_least=0.05
 if grep -qE '__(asan|tsan)_init' "$belfry"; then # with a sanitizer everything is many times slower
 	swaps=${SWAPS:-24}
 	record_secs=10
-	done_least=1
+	done_least=0 # and figures of so little work say nothing
 	sm_least=0
 fi
 chmod 755 "$work"
@@ -154,17 +154,18 @@ assert set(vgpus) == {"a", "b", "now_and_then"}, vgpus.keys()
 assert play["recorded_under"] == "fair" and play["agreement"]["same_policy"]
 assert play["baseline"]["policy"] == "fair" and play["with"]["policy"] == "latency_first"
 assert play["ns"] > 1.5e9 and not play["baseline"]["cut_off"] and play["with"]["why"] is None
-for name, v in vgpus.items():
+least = int(sys.argv[2])
+for name, v in vgpus.items() if least else ():
     for how in "recorded", "baseline", "with":
         assert v[how]["gpu_ns"] > 0 and 0 < v[how]["share"] <= 1.05, (name, how, v[how])
     assert v["with"]["longest_wait_ns"] > 0 and "longest_wait_ns" not in v["recorded"]
-for how in "recorded", "baseline", "with":
+for how in ("recorded", "baseline", "with") if least else ():
     c = vgpus["now_and_then"][how]
-    assert c["done"] >= int(sys.argv[2]) and 0 < c["p50_ns"] <= c["tail_ns"], (how, c)
+    assert c["done"] >= least and 0 < c["p50_ns"] <= c["tail_ns"], (how, c)
     assert vgpus["a"][how]["slices"] + vgpus["b"][how]["slices"] > 2
 # A busy machine is no GPU: what is recorded there is not as regular as what is played.
 print("played and recorded differ by", play["agreement"])
-assert play["agreement"]["share_points"] < 40
+assert play["agreement"]["share_points"] < 40 or not least
 END
 status 0 "$belfry" policy replay "$work/work" --with built-in
 has_line '^now_and_then  *(recorded)' "$work/out" || fail "the play is not told: $(cat "$work/out")"
