@@ -275,44 +275,40 @@ static void in_tokens_a_latency_vgpu_goes_first_until_it_had_its_request(void **
 	sim_free(sim);
 }
 
-/* On the GPU together beside a rider, which keeps turns short: most of the time is theirs all the same, and not the hardware's
- * for going from one to the other. */
-static void those_of_one_domain_do_not_lose_their_time_in_changing(void **state)
+/* Two busy vGPUs on the GPU together beside a rider, which keeps turns short: most of the time is theirs all the same, and
+ * not the hardware's for going from one to the other. */
+static void two_keep_their_time(const char *what, uint64_t seed, const struct sim_load *riders,
+				struct sched_share share)
 {
-	struct sim *sim = sim_new(&sched_default, 47, 12 * S);
-	struct sched_share share = sim_request(30), latency = sim_latency(10);
+	struct sim *sim = sim_new(&sched_default, seed, 12 * S);
+	struct sched_share latency = sim_latency(10);
 	struct sim_vgpu *one, *other;
 
-	(void)state;
-	share.domain = 1;
-	sim_add(sim, &latency, &sim_now_and_then);
+	sim_add(sim, &latency, riders);
 	one = sim_add(sim, &share, &sim_busy_load);
 	other = sim_add(sim, &share, &sim_busy_load);
 	sim_run(sim, 500 * MS);
 	sim_mark(sim);
 	sim_run(sim, 10 * S);
-	sim_print("domain beside a rider", sim);
+	sim_print(what, sim);
 	assert_true(sim_use(one) + sim_use(other) > 60);
 	sim_free(sim);
+}
+
+static void those_of_one_domain_do_not_lose_their_time_in_changing(void **state)
+{
+	struct sched_share share = sim_request(30);
+
+	(void)state;
+	share.domain = 1;
+	two_keep_their_time("domain beside a rider", 47, &sim_now_and_then, share);
 }
 
 /* Without a token, too: a latency program that is there and does nothing leaves two others to themselves. */
 static void those_without_a_token_do_not_either(void **state)
 {
-	struct sim *sim = sim_new(&sched_default, 48, 12 * S);
-	struct sched_share share = sim_request(0), latency = sim_latency(10);
-	struct sim_vgpu *one, *other;
-
 	(void)state;
-	sim_add(sim, &latency, &sim_none);
-	one = sim_add(sim, &share, &sim_busy_load);
-	other = sim_add(sim, &share, &sim_busy_load);
-	sim_run(sim, 500 * MS);
-	sim_mark(sim);
-	sim_run(sim, 10 * S);
-	sim_print("two beside an idle rider", sim);
-	assert_true(sim_use(one) + sim_use(other) > 60);
-	sim_free(sim);
+	two_keep_their_time("two beside an idle rider", 48, &sim_none, sim_request(0));
 }
 
 int main(void)
