@@ -50,13 +50,12 @@ void warden_look_for_faults(struct warden *warden)
 		ledger_each(warden->ledger, c->handle, RM_KIND_CHANNEL, look, warden);
 }
 
-bool warden_try_tell_faults(struct warden *warden)
+void warden_try_tell_faults(struct warden *warden)
 {
 	if (pthread_mutex_trylock(&warden->lock))
-		return false;
+		return;
 	warden_look_for_faults(warden);
 	pthread_mutex_unlock(&warden->lock);
-	return true;
 }
 
 void warden_tell_faults(struct warden *warden)

@@ -114,8 +114,6 @@ enum warden_progress warden_progress(struct warden *warden)
 	/* Whoever asks has others to look after: a driver call that is under way is not waited for. */
 	if (pthread_mutex_trylock(&warden->lock))
 		return WARDEN_CANNOT_TELL;
-	warden_look_for_faults(
-		warden); /* what has come to grief is not busy any more, but somebody wants to know */
 	visit_channels(&visit, look_at_ring);
 	if (visit.found != WARDEN_IS_BUSY)
 		visit_channels(&visit, ask_driver);

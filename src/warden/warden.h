@@ -93,7 +93,7 @@ void warden_audit(struct warden *warden);
 
 /* Tell of faults that nobody was told of yet (warden_hooks). It is done by itself, but within a second at worst. */
 void warden_tell_faults(struct warden *warden);
-bool warden_try_tell_faults(struct warden *warden); /* false: the warden is busy, and will see for itself */
+void warden_try_tell_faults(struct warden *warden); /* unless it is busy, and sees for itself */
 
 /* Close the gate; open it. */
 void warden_hold(struct warden *warden);
