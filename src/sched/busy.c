@@ -76,12 +76,12 @@ static void learn(struct sched *sched, double sm, double mem, uint64_t elapsed_n
 	}
 }
 
-void sched_busy(struct sched *sched, uint32_t sm_ppm, uint32_t mem_ppm, uint64_t now_ns)
+void sched_busy(struct sched *sched, uint32_t sm_ppm, uint32_t mem_ppm, uint64_t over_ns, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
 	if (sched->busy_told_ns && sched->now_ns > sched->busy_told_ns)
 		learn(sched, (double)sm_ppm / SCHED_WHOLE_PPM, (double)mem_ppm / SCHED_WHOLE_PPM,
-		      sched->now_ns - sched->busy_told_ns);
+		      over_ns ? over_ns : sched->now_ns - sched->busy_told_ns);
 	sched->busy_told_ns = sched->now_ns;
 	for (struct sched_vgpu *v = sched->all; v; v = v->next)
 		v->busy_gpu_ns = v->gpu_ns;

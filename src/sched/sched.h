@@ -86,8 +86,8 @@ void sched_bench(struct sched *sched, struct sched_vgpu *vgpu, bool is_benched, 
 /* With is_measured: it has used so much more of the GPU. */
 void sched_used(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns, uint64_t now_ns);
 /* How busy the SMs and the memory bus were since this was last told, all together. Who it was follows from who had the GPU:
- * see busy.c. */
-void sched_busy(struct sched *sched, uint32_t sm_ppm, uint32_t mem_ppm, uint64_t now_ns);
+ * see busy.c. over_ns: how long that was by the clock gpu_ns goes by, where it is not this one; else 0. */
+void sched_busy(struct sched *sched, uint32_t sm_ppm, uint32_t mem_ppm, uint64_t over_ns, uint64_t now_ns);
 /* How long a submission of it took, from the bell to its end. */
 void sched_took(struct sched *sched, struct sched_vgpu *vgpu, uint64_t took_ns, uint64_t now_ns);
 

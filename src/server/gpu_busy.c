@@ -29,7 +29,7 @@ static void ask(struct gpu *gpu)
 	gpu->has_busy = !rc;
 	if (!rc) {
 		gpu->busy = load;
-		sched_busy(gpu->sched, load.sm_ppm, load.mem_ppm, bf_now_ns());
+		sched_busy(gpu->sched, load.sm_ppm, load.mem_ppm, load.over_ns, bf_now_ns());
 	}
 	gpu_unlock(gpu);
 }

@@ -36,6 +36,7 @@ struct device_use {
 /* How busy its SMs and its memory bus were, all programs together. */
 struct device_load {
 	uint32_t sm_ppm, mem_ppm;
+	uint64_t over_ns; /* by the device's own clock, where that may stand still; 0: the host's goes */
 };
 
 struct device;

@@ -117,7 +117,8 @@ static int soft_load(struct device *device, struct device_load *load)
 	if (!last.gpu_ns)
 		return -EAGAIN;
 	*load = (struct device_load){ .sm_ppm = part_ppm(now.sm_ns - last.sm_ns, ns * now.sm_count),
-				      .mem_ppm = part_ppm(now.bus_ns - last.bus_ns, ns) };
+				      .mem_ppm = part_ppm(now.bus_ns - last.bus_ns, ns),
+				      .over_ns = now.gpu_ns - last.gpu_ns };
 	return 0;
 }
 

@@ -13,6 +13,7 @@ enum { VGPUS = 3 };
 static const uint64_t interval_ns = 500 * MS;
 
 struct rig {
+	uint64_t over_ns; /* what the GPU's clock goes on in an interval; 0: as ours */
 	struct sched *sched;
 	struct sched_vgpu *vgpus[VGPUS];
 	uint64_t now_ns;
@@ -30,23 +31,23 @@ static struct rig rig_new(void)
 		rig.vgpus[i] = sched_add(rig.sched, &share, NULL, rig.now_ns);
 		sched_set_present(rig.sched, rig.vgpus[i], true, rig.now_ns);
 	}
-	sched_busy(rig.sched, 0, 0, rig.now_ns);
+	sched_busy(rig.sched, 0, 0, 0, rig.now_ns);
 	return rig;
 }
 
 /* An interval in which each had its part of the GPU's time; what is measured is what they make of it. */
 static void pass(struct rig *rig, const double *parts, const double *sm, const double *mem)
 {
-	double all_sm = 0, all_mem = 0;
+	double all_sm = 0, all_mem = 0, ns = (double)(rig->over_ns ? rig->over_ns : interval_ns);
 
 	rig->now_ns += interval_ns;
 	for (unsigned i = 0; i < VGPUS; i++) {
-		sched_used(rig->sched, rig->vgpus[i], (uint64_t)(parts[i] * (double)interval_ns),
-			   rig->now_ns);
+		sched_used(rig->sched, rig->vgpus[i], (uint64_t)(parts[i] * ns), rig->now_ns);
 		all_sm += parts[i] * sm[i];
 		all_mem += parts[i] * mem[i];
 	}
-	sched_busy(rig->sched, (uint32_t)(all_sm * 1e6), (uint32_t)(all_mem * 1e6), rig->now_ns);
+	sched_busy(rig->sched, (uint32_t)(all_sm * 1e6), (uint32_t)(all_mem * 1e6), rig->over_ns,
+		   rig->now_ns);
 }
 
 static struct sched_report report(const struct rig *rig, unsigned which)
@@ -133,6 +134,27 @@ static void those_who_take_turns_are_told_apart(void **state)
 	sched_free(rig.sched);
 }
 
+/* A software GPU on a slow host: its clock stands still most of the time, and nothing it measures goes by ours. */
+static void a_slow_clock_of_the_gpu_makes_no_difference(void **state)
+{
+	static const double parts[VGPUS] = { 0.3, 0.6 }, sm[VGPUS] = { 0.9, 0.7 }, mem[VGPUS] = { 0.05, 0.2 };
+	struct rig usual = rig_new(), slow = rig_new();
+
+	(void)state;
+	slow.over_ns = interval_ns / 50;
+	for (unsigned i = 0; i < 4; i++) {
+		pass(&usual, parts, sm, mem);
+		pass(&slow, parts, sm, mem);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(report(&slow, i).sm_ppm > 500000);
+		assert_int_equal(report(&slow, i).sm_ppm, report(&usual, i).sm_ppm);
+		assert_int_equal(report(&slow, i).mem_ppm, report(&usual, i).mem_ppm);
+	}
+	sched_free(usual.sched);
+	sched_free(slow.sched);
+}
+
 /* What could be measured twice cannot be true: figures stay figures. */
 static void nonsense_and_silence_do_no_harm(void **state)
 {
@@ -147,8 +169,8 @@ static void nonsense_and_silence_do_no_harm(void **state)
 	for (unsigned i = 0; i < 20; i++)
 		pass(&rig, none, whole, whole); /* nobody ran */
 	assert_int_equal(report(&rig, 0).sm_ppm, 1000000);
-	sched_busy(rig.sched, UINT32_MAX, UINT32_MAX, rig.now_ns); /* no time has passed */
-	sched_busy(rig.sched, UINT32_MAX, UINT32_MAX, rig.now_ns + 1);
+	sched_busy(rig.sched, UINT32_MAX, UINT32_MAX, 0, rig.now_ns); /* no time has passed */
+	sched_busy(rig.sched, UINT32_MAX, UINT32_MAX, 0, rig.now_ns + 1);
 	assert_int_equal(report(&rig, 0).sm_ppm, 1000000);
 	sched_free(rig.sched);
 }
@@ -189,6 +211,7 @@ int main(void)
 		cmocka_unit_test(who_comes_is_told_from_who_was_there),
 		cmocka_unit_test(what_has_changed_is_followed),
 		cmocka_unit_test(those_who_take_turns_are_told_apart),
+		cmocka_unit_test(a_slow_clock_of_the_gpu_makes_no_difference),
 		cmocka_unit_test(nonsense_and_silence_do_no_harm),
 		cmocka_unit_test(policies_are_told),
 	};

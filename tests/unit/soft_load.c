@@ -70,7 +70,7 @@ static int end(void **state)
 
 static struct device_load load_of(void)
 {
-	struct device_load load = { 77, 77 };
+	struct device_load load = { 77, 77, 0 };
 	int rc;
 
 	do
@@ -97,7 +97,7 @@ static struct device_load load_of_loop(uint32_t blocks)
 
 static void first_call_knows_nothing(void **state)
 {
-	struct device_load load = { 77, 77 };
+	struct device_load load = { 77, 77, 0 };
 
 	(void)state;
 	assert_int_equal(card.device->ops->load(card.device, &load), -EAGAIN);
