@@ -26,7 +26,7 @@
 #include "cli/steward.h"
 #include "soft/link/link.h"
 
-enum { NVIDIA_MAJOR = 195, ANSWER_TIMEOUT_MS = 20000 };
+enum { NVIDIA_MAJOR = 195, ANSWER_TIMEOUT_MS = 20000, PARTING_TIMEOUT_MS = 5000 };
 
 struct launch {
 	const struct launch_options *options;
@@ -259,6 +259,20 @@ static int take_signals(void)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+/* The server hangs up when everything of the run is gone, a vGPU that was made for it too: whoever waited for belfry finds its
+ * name free. */
+static void part(int sock)
+{
+	uint64_t until_ns = bf_now_ns() + PARTING_TIMEOUT_MS * 1000000ull, now_ns;
+	struct pollfd fds = { sock, POLLIN, 0 };
+	struct protocol_notice unheard;
+	bool is_there = !shutdown(sock, SHUT_WR);
+
+	while (is_there && (now_ns = bf_now_ns()) < until_ns)
+		if (poll(&fds, 1, (int)((until_ns - now_ns) / 1000000 + 1)) > 0)
+			is_there = recv(sock, &unheard, sizeof(unheard), 0) > 0;
+}
+
 int launch_run(const struct launch_options *options)
 {
 	struct launch launch = { .options = options, .signals = -1, .program = -1 };
@@ -274,6 +288,7 @@ int launch_run(const struct launch_options *options)
 	launch.program = bf_pidfd_open(launch.keeper.program_pid);
 	status = introduce(&launch);
 	status = status ? status - 1 : go(&launch);
+	part(options->sock);
 	bf_close_fd(&launch.signals);
 	bf_close_fd(&launch.program);
 	return status;

@@ -256,6 +256,7 @@ void run_end(struct run *run, const char *why)
 	struct vgpu *vgpu = run->vgpu;
 	struct gpu *gpu = vgpu->gpu;
 	bool is_last = vgpu->run_count == 1;
+	int sock = run->sock;
 	struct run **at;
 
 	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
@@ -276,10 +277,10 @@ void run_end(struct run *run, const char *why)
 	warden_end_run(vgpu->warden, run->number, why ? why : "its belfry has ended");
 	if (is_last)
 		tell_worker(vgpu);
-	shutdown(run->sock, SHUT_RDWR);
 	free(run);
 	gpu_lock(gpu);
 	gpu_hall_tell_use(gpu);
 	if (is_last && vgpu->is_ephemeral)
 		vgpu_remove(vgpu, "its run has ended");
+	shutdown(sock, SHUT_RDWR); /* last: see protocol.h */
 }

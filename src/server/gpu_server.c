@@ -281,15 +281,16 @@ static void serve(struct gpu *gpu)
 			gpu->why = "the software GPU has ended, and with it what ran on it";
 			gpu->is_ending = true;
 		}
-		if (gpu->polls[1].revents)
-			gpu_hall_accept(gpu);
-		else if (gpu->polls[0].revents)
-			gpu_hall_hear(gpu);
 		if (gpu->polls[5].revents)
 			faults_find(gpu);
 		if (gpu->polls[3].revents)
 			hear_others(gpu);
+		/* Before belfryd, which is polled first: runs that have ended before it asks for their names. */
 		work_talkers(gpu, count);
+		if (gpu->polls[1].revents)
+			gpu_hall_accept(gpu);
+		else if (gpu->polls[0].revents)
+			gpu_hall_hear(gpu);
 		drop_the_late(gpu, bf_now_ns());
 		vgpus_end_holds(gpu, bf_now_ns());
 		busy_look(gpu, bf_now_ns());

@@ -73,7 +73,8 @@ struct protocol_reply {
 
 /* A run. After the reply to PROTOCOL_RUN the client starts the program's process, which installs the filter and waits;
  * then it sends this, with the filter's listener, and gets a reply once the program may go. From then on the
- * connection is the run: when either side closes it, the other ends the program. */
+ * connection is the run: when either side closes it, the other ends the program. The server closes it when what was the run's
+ * is gone, and its vGPU with PROTOCOL_EPHEMERAL. */
 struct protocol_started {
 	uint32_t magic, version;
 	int32_t front_pid, keeper_pid, program_pid;

@@ -263,13 +263,29 @@ static int reserve(struct router *router, struct router_ask *ask, struct bf_erro
 	return 0;
 }
 
+/* A name is taken by a vGPU that goes with its run: whether that has ended just now its server knows before we do, and says. */
+static struct router_server *who_knows(struct router *router, const struct router_ask *ask)
+{
+	const struct protocol_gpu *gpu = &ask->message.request.gpu;
+	const struct router_vgpu *vgpu = router_vgpu_find(router, ask->message.request.name);
+	bool is_going = vgpu && vgpu->is_ephemeral && vgpu->phase == ROUTER_THERE;
+
+	if (!is_going || (gpu->kind != PROTOCOL_GPU_ANY && router_server_find(router, gpu) != vgpu->server))
+		return NULL;
+	return vgpu->server;
+}
+
 static void create(struct router *router, struct router_ask *ask)
 {
 	struct bf_error err = { 0 };
 	struct router_server *server;
 
 	if (!ask->holds_name && reserve(router, ask, &err)) {
-		router_refuse(router, ask, &err);
+		server = err.code == EEXIST ? who_knows(router, ask) : NULL;
+		if (server)
+			to_server(router, server, ask);
+		else
+			router_refuse(router, ask, &err);
 		return;
 	}
 	if (ask->message.request.gpu.kind == PROTOCOL_GPU_ANY) {

@@ -131,6 +131,35 @@ static void names_are_one_for_all_gpus_and_free_after_a_refusal(void **state)
 	}
 }
 
+/* That the run which had the name is over may be known to its server alone. */
+static void names_of_runs_are_their_servers_to_give(void **state)
+{
+	struct stage *stage = *state;
+	struct protocol_request request = talk_request(PROTOCOL_RUN, "a");
+	struct protocol_reply reply;
+	struct bf_error err = { 0 };
+
+	stage_start(stage);
+	request.flags = PROTOCOL_EPHEMERAL;
+	request.gpu = (struct protocol_gpu){ .kind = PROTOCOL_GPU_NV, .index = 1 };
+	assert_int_equal(stage_ask(stage, &request, NULL, &err), 0);
+	assert_int_equal(stage_ask(stage, &request, NULL, &err), -EEXIST);
+	assert_string_equal(err.text, "its run goes on");
+	assert_int_equal(stage_create(stage, "a", GIB, 0, NULL, &err), -EEXIST);
+	assert_string_equal(err.text, "its run goes on");
+	stage->runs_are_over = true;
+	assert_int_equal(stage_ask(stage, &request, NULL, &err), 0);
+	assert_int_equal(stage_create(stage, "a", GIB, 0, &reply, &err), 0);
+	assert_int_equal(reply.gpu.index, 1);
+	assert_int_equal(stage_create(stage, "a", GIB, 0, NULL, &err), -EEXIST); /* it is no run's now */
+	assert_non_null(strstr(err.text, "there already"));
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_REMOVE, "a", &err), 0);
+	assert_int_equal(stage_ask(stage, &request, NULL, &err), 0);
+	request.gpu.index = 0; /* nobody waits for another GPU's server to say */
+	assert_int_equal(stage_ask(stage, &request, NULL, &err), -EEXIST);
+	assert_non_null(strstr(err.text, "there already"));
+}
+
 /* What was handed over just now counts, though the server has not said so yet. */
 static void many_creations_at_once_do_not_overfill(void **state)
 {
@@ -544,7 +573,7 @@ static void reload_makes_changes_and_removes(void **state)
 	assert_int_equal(stage_ask_op(stage, PROTOCOL_RELOAD, NULL, &err), 0);
 	WAIT_FOR(stage_ask_op(stage, PROTOCOL_REPORT, "two", &err) == -ENOENT);
 	WAIT_FOR(stage_ask_op(stage, PROTOCOL_REPORT, "three", &err) == 0);
-	assert_int_equal(stage->requests[PROTOCOL_SET], 1);
+	WAIT_FOR(stage->requests[PROTOCOL_SET] == 1); /* by another server than theirs, in its own time */
 	assert_int_equal(stage->fakes[0].settings.round_us, 50000);
 	/* What is wrong changes nothing. */
 	stage_write(stage->config, "[sharing]\nround = 50\n");
@@ -710,6 +739,7 @@ int main(void)
 		ON_STAGE(hello_tells_of_the_daemon_and_its_gpus),
 		cmocka_unit_test(placement_looks_at_memory_then_at_time),
 		ON_STAGE(names_are_one_for_all_gpus_and_free_after_a_refusal),
+		ON_STAGE(names_of_runs_are_their_servers_to_give),
 		ON_STAGE(many_creations_at_once_do_not_overfill),
 		ON_STAGE(garbage_is_told_so_and_closed),
 		ON_STAGE(too_many_connections_are_sent_away),

@@ -52,27 +52,6 @@ static int fake_find(struct fake *fake, const char *name)
 	return -1;
 }
 
-static void fake_create(struct fake *fake, const struct hall_message *message, int fd)
-{
-	struct hall_message *vgpu = &fake->vgpus[fake->vgpu_count];
-	const struct spec *spec = &message->request.spec;
-
-	if (fake->vgpu_count == FAKE_VGPUS ||
-	    fake->use.mem_reserved_bytes + spec->mem_bytes > fake->use.mem_bytes) {
-		hall_say(fake, HALL_REFUSED, message);
-		client_say(fd, ENOSPC, "full", &message->request);
-		return;
-	}
-	*vgpu = *message;
-	vgpu->flags = message->request.op == PROTOCOL_RUN ? PROTOCOL_EPHEMERAL : 0;
-	fake->vgpu_count++;
-	fake->use.mem_reserved_bytes += spec->mem_bytes;
-	fake->use.request_ppm += spec->request_ppm;
-	hall_say(fake, HALL_VGPU, vgpu);
-	hall_say(fake, HALL_USE, NULL);
-	client_say(fd, 0, "", &message->request);
-}
-
 static void fake_remove(struct fake *fake, const struct hall_message *message, int fd, int at)
 {
 	const struct spec *spec = &fake->vgpus[at].request.spec;
@@ -88,6 +67,36 @@ static void fake_remove(struct fake *fake, const struct hall_message *message, i
 	fake->use.request_ppm -= spec->request_ppm;
 	fake->vgpus[at] = fake->vgpus[--fake->vgpu_count];
 	hall_say(fake, HALL_GONE, message);
+	hall_say(fake, HALL_USE, NULL);
+	client_say(fd, 0, "", &message->request);
+}
+
+static void fake_create(struct fake *fake, const struct hall_message *message, int fd)
+{
+	const struct spec *spec = &message->request.spec;
+	int at = fake_find(fake, message->request.name);
+	struct hall_message *vgpu;
+
+	if (at >= 0 && fake->stage->runs_are_over && fake->vgpus[at].flags & PROTOCOL_EPHEMERAL)
+		fake_remove(fake, message, -1, at);
+	else if (at >= 0) {
+		hall_say(fake, HALL_REFUSED, message);
+		client_say(fd, EEXIST, "its run goes on", &message->request);
+		return;
+	}
+	vgpu = &fake->vgpus[fake->vgpu_count];
+	if (fake->vgpu_count == FAKE_VGPUS ||
+	    fake->use.mem_reserved_bytes + spec->mem_bytes > fake->use.mem_bytes) {
+		hall_say(fake, HALL_REFUSED, message);
+		client_say(fd, ENOSPC, "full", &message->request);
+		return;
+	}
+	*vgpu = *message;
+	vgpu->flags = message->request.op == PROTOCOL_RUN ? PROTOCOL_EPHEMERAL : 0;
+	fake->vgpu_count++;
+	fake->use.mem_reserved_bytes += spec->mem_bytes;
+	fake->use.request_ppm += spec->request_ppm;
+	hall_say(fake, HALL_VGPU, vgpu);
 	hall_say(fake, HALL_USE, NULL);
 	client_say(fd, 0, "", &message->request);
 }

@@ -40,6 +40,8 @@ struct stage {
 	_Atomic unsigned fake_count;
 	/* What the next servers do. */
 	_Atomic bool refuses_removal, does_fail, is_slow;
+	_Atomic bool
+		runs_are_over; /* vGPUs that go with their run do when it is noticed: when the name is asked for */
 	_Atomic int requests[PROTOCOL_OPS];
 	_Atomic int refused;
 	char told[256];
