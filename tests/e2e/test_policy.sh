@@ -168,7 +168,7 @@ END
 status 0 "$belfry" policy replay "$work/work" --with built-in
 has_line '^now_and_then  *(recorded)' "$work/out" || fail "the play is not told: $(cat "$work/out")"
 has_line 'They are not the same policy: --against fair' "$work/out" ||
-	fail "nobody says what to compare with: $(cat "$work/out")"
+	fail "nobody says what to compare with: $(cat "$work/out"; grep 'is out' "$work/log")"
 status 1 "$belfry" policy replay "$work/work" --with built-in --against no_such_policy
 head -c 3000 "$work/work" >"$work/cut_off"
 status 1 "$belfry" policy replay "$work/cut_off" --with built-in

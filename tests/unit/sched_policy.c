@@ -277,6 +277,36 @@ static void who_leaves_somebody_out_is_put_out(void **state)
 	sim_free(sim);
 }
 
+static int leave_it(void *context, enum belfry_hook hook, void *ctx, size_t size)
+{
+	(void)context, (void)hook, (void)ctx, (void)size;
+	return BELFRY_DEFAULT;
+}
+
+/* On a GPU where one who is to leave takes seconds to, everybody waits long, and no policy can help it. */
+static void slow_stops_are_not_held_against_a_policy(void **state)
+{
+	static struct hostile hostile;
+	struct sched_policy policy = { 1u << BELFRY_HOOK_PICK, leave_it, put_out, &hostile, hostile.table };
+	struct sched_options options = sched_default;
+	struct sched_share none = sim_request(0);
+	struct sim_load load = { .in_flight = 2, .kernel_least_ns = 20 * S, .kernel_most_ns = 30 * S };
+	struct sim *sim;
+
+	(void)state;
+	options.how = SCHED_TOKENS;
+	sim = sim_new(&options, 92, 120 * S);
+	sim->manners.stop_ns = 4 * S;
+	for (unsigned i = 0; i < 3; i++)
+		sim_add(sim, &none, &load);
+	sim_set_policy(sim, &policy);
+	sim_run(sim, 100 * S);
+	for (unsigned i = 0; i < 3; i++)
+		assert_true(sim_seen(sim->vgpus[i])->longest_starve_ns > 2 * S);
+	assert_int_equal(hostile.failed, 0);
+	sim_free(sim);
+}
+
 /* Nobody pays for what a policy let him have: after an hour of the one, the other has not an hour to catch up with. */
 static void what_a_policy_let_somebody_have_is_not_held_against_him(void **state)
 {
@@ -306,6 +336,7 @@ int main(void)
 		cmocka_unit_test(limits_and_promises_hold_under_any_policy),
 		cmocka_unit_test(nothing_is_lost_when_policies_and_all_else_change),
 		cmocka_unit_test(who_leaves_somebody_out_is_put_out),
+		cmocka_unit_test(slow_stops_are_not_held_against_a_policy),
 		cmocka_unit_test(what_a_policy_let_somebody_have_is_not_held_against_him),
 	};
 
