@@ -91,44 +91,6 @@ static struct sched_share random_share(uint64_t *seed)
 	return share;
 }
 
-static void disturb(struct sim *sim, uint64_t *seed)
-{
-	struct sched_share share = random_share(seed);
-	const struct sim_load *load = loads[sim_random(seed) % LOADS];
-	struct sim_vgpu *v = sim->count ? sim->vgpus[sim_random(seed) % sim->count] : NULL;
-
-	switch (v ? sim_random(seed) % 12 : 0) {
-	case 0:
-	case 1:
-		if (sim->count < 10)
-			sim_add(sim, &share, load);
-		break;
-	case 2:
-		sim_remove(v);
-		break;
-	case 3:
-	case 4:
-		sim_set(v, &share);
-		break;
-	case 5:
-	case 6:
-		sim_set_present(v, !v->is_present);
-		break;
-	case 7:
-	case 8:
-		sim_bench(v, !v->is_benched);
-		break;
-	case 9:
-		sim->options.how = (enum sched_how)(sim_random(seed) % 3);
-		sim->options.window_ns = sim_random(seed) % 4 ? 1 * S : 300 * MS;
-		sim_configure(sim, &sim->options);
-		break;
-	default:
-		if (v->is_present)
-			sim_set_load(v, load);
-	}
-}
-
 /* The simulation fails what must not be (sched_sim.h). */
 static void its_rules_hold_whatever_happens(void **state)
 {
@@ -140,7 +102,9 @@ static void its_rules_hold_whatever_happens(void **state)
 		struct sim *sim = sim_new(&sched_default, seed, 4 * S);
 
 		for (unsigned i = 0; i < 100; i++) {
-			disturb(sim, &random);
+			struct sched_share share = random_share(&random);
+
+			sim_disturb(sim, &random, &share, loads[sim_random(&random) % LOADS]);
 			sim_run(sim, sim_between(&random, 1, 20) * (sim_random(&random) % 4 ? MS : 20 * US));
 		}
 		/* Left alone, everybody who wants comes to run again. */

@@ -355,3 +355,40 @@ void sim_print(const char *name, const struct sim *sim)
 		      (double)sched_handovers(sim->sched) * 1e9 / (double)(sim->now_ns - SIM_BEGIN_NS),
 		      (double)own_of(sim)->overlap_ns / 1e6);
 }
+
+void sim_disturb(struct sim *sim, uint64_t *seed, const struct sched_share *share,
+		 const struct sim_load *load)
+{
+	struct sim_vgpu *v = sim->count ? sim->vgpus[sim_random(seed) % sim->count] : NULL;
+
+	switch (v ? sim_random(seed) % 12 : 0) {
+	case 0:
+	case 1:
+		if (sim->count < 10)
+			sim_add(sim, share, load);
+		break;
+	case 2:
+		sim_remove(v);
+		break;
+	case 3:
+	case 4:
+		sim_set(v, share);
+		break;
+	case 5:
+	case 6:
+		sim_set_present(v, !v->is_present);
+		break;
+	case 7:
+	case 8:
+		sim_bench(v, !v->is_benched);
+		break;
+	case 9:
+		sim->options.how = (enum sched_how)(sim_random(seed) % 3);
+		sim->options.window_ns = sim_random(seed) % 4 ? 1 * S : 300 * MS;
+		sim_configure(sim, &sim->options);
+		break;
+	default:
+		if (v->is_present)
+			sim_set_load(v, load);
+	}
+}

@@ -33,6 +33,10 @@ struct sim_vgpu *sim_add(struct sim *sim, const struct sched_share *share, const
 void sim_remove(struct sim_vgpu *v);
 void sim_set_load(struct sim_vgpu *v, const struct sim_load *load);
 void sim_run(struct sim *sim, uint64_t ns);
+/* One change at random: somebody comes with that share and load, goes, is given them, is benched, or everything is configured
+ * otherwise. */
+void sim_disturb(struct sim *sim, uint64_t *seed, const struct sched_share *share,
+		 const struct sim_load *load);
 
 /* Count from here. */
 void sim_mark(struct sim *sim);

@@ -201,45 +201,15 @@ void trial_steady(uint64_t seed, const struct trial_policies *policies, struct t
 
 static void disturb(struct trial *trial, const struct trial_policies *policies)
 {
-	struct sim *sim = trial->sim;
 	uint64_t *seed = &trial->seed;
 	struct sched_share share = random_share(seed, 10);
 	bool is_always;
 	const struct sim_load *load = random_load(seed, &is_always);
-	struct sim_vgpu *v = sim->count ? sim->vgpus[sim_random(seed) % sim->count] : NULL;
 
-	switch (v ? sim_random(seed) % 12 : 0) {
-	case 0:
-	case 1:
-		if (sim->count < 10)
-			sim_add(sim, &share, load);
-		break;
-	case 2:
-		sim_remove(v);
-		break;
-	case 3:
-	case 4:
-		sim_set(v, &share);
-		break;
-	case 5:
-		sim_set_present(v, !v->is_present);
-		break;
-	case 6:
-		sim_bench(v, !v->is_benched);
-		break;
-	case 7:
-		sim->options.how = (enum sched_how)(sim_random(seed) % 3);
-		sim->options.window_ns = sim_random(seed) % 4 ? 1 * S : 300 * MS;
-		sim_configure(sim, &sim->options);
-		break;
-	case 8:
-	case 9:
-		sim_set_policy(sim, policies->next(policies->context, seed));
-		break;
-	default:
-		if (v->is_present)
-			sim_set_load(v, load);
-	}
+	if (sim_random(seed) % 6)
+		sim_disturb(trial->sim, seed, &share, load);
+	else
+		sim_set_policy(trial->sim, policies->next(policies->context, seed));
 }
 
 /* Under whatever policy there is now: nothing is submitted any more, and what was comes to its end. */
