@@ -161,7 +161,7 @@ static void axpy_keeps_memory_busy(void **state)
 
 static void copies_keep_memory_busy_and_sms_idle(void **state)
 {
-	const uint32_t bytes = 32 << 20;
+	const uint32_t bytes = (32 << 20) / GPU_RIG_LESS;
 	struct device_load load;
 	struct app app;
 	uint64_t a, b;
