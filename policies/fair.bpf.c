@@ -11,14 +11,11 @@ BELFRY_HOOK(pick)
 int fair_pick(struct belfry_pick *ctx)
 {
 	__u32 choice = belfry_next(&ctx->head);
-	const struct belfry_vgpu *vgpu = belfry_vgpu(choice);
 
-	if (!vgpu)
+	if (choice == BELFRY_NOBODY)
 		return BELFRY_DEFAULT;
 	ctx->choice = choice;
-	ctx->slice_ns = ctx->head.round_ns * vgpu->part_ppm / BELFRY_WHOLE_PPM;
-	if (ctx->slice_ns < ctx->head.slice_min_ns)
-		ctx->slice_ns = ctx->head.slice_min_ns;
+	ctx->slice_ns = 0; /* its part of a round, which changes with who comes and goes */
 	return BELFRY_PROPOSE;
 }
 

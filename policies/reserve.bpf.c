@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* reserve: a part of the GPU is held back for bursts of one class, always or at certain hours. While it is, the other class
- * has so much less weight and so much shorter slices, and the class it is held for goes first and takes the token at once.
+ * has so much shorter slices, and the class it is held for goes first and takes the token at once, as long as everybody gets
+ * what was promised.
  *
  * Hours are a period with a beginning and an end in it, on the clock that starts with the machine: eBPF cannot read the
  * time of day. Where it must be that, let a timer set the map, which goes before the hours:
  *
- *	bpftool map update name reserve_now key 0 0 0 0 value 1 0 0 0	# 1: held, 2: not held, 0: by the hours
+ *	bpftool map update pinned PATH/reserve_now key 0 0 0 0 value 1 0 0 0	# 1: held, 2: not held, 0: by the hours
+ *
+ * with the path that belfry policy ls tells.
  *
  * Wrong for: time that is to stay unused. If only the other class has work it gets all of the GPU: what is held back is the
  * right of way, not the GPU. And for steady load of the favoured class, which then always goes first.
@@ -97,19 +100,6 @@ int reserve_preempt(struct belfry_preempt *ctx)
 	if (!waiter || !holder || !is_held(&ctx->head))
 		return BELFRY_DEFAULT;
 	ctx->stop = waiter->class == for_class && holder->class != for_class;
-	return BELFRY_PROPOSE;
-}
-
-/* From its share, not from its weight, which this has changed before. */
-BELFRY_HOOK(tick)
-int reserve_tick(struct belfry_tick *ctx)
-{
-	const struct belfry_vgpu *vgpu = belfry_vgpu(ctx->head.vgpu);
-
-	if (!vgpu || vgpu->class == for_class || !is_held(&ctx->head))
-		return BELFRY_DEFAULT;
-	ctx->weight_ppm =
-		without_reserve(vgpu->request_ppm ? vgpu->request_ppm : BELFRY_WHOLE_PPM / ctx->head.count);
 	return BELFRY_PROPOSE;
 }
 

@@ -119,15 +119,19 @@ static const struct sched_vgpu *in_the_way(const struct sched *sched)
 	return sched->holder;
 }
 
-/* Whoever has to leave takes much longer than that should take (a host so busy that nobody hears of it, a GPU that hangs): no
- * policy could let anybody in. */
-static bool is_stuck(const struct sched *sched, const struct sched_vgpu *leaver)
+/* Of the time that has passed, what a policy could have let somebody in. Not if whoever has to leave takes much longer than that
+ * should take; and no longer than a slice can be at once: whoever asks it was away (a host that is busy or was stopped). */
+static uint64_t answered_for_ns(const struct sched *sched, const struct sched_vgpu *leaver, uint64_t ns)
 {
-	return leaver && vgpu_is_draining(leaver) &&
-	       sched->now_ns > leaver->drain_ns + sched->options.round_ns;
+	uint64_t round_ns = sched->options.round_ns;
+
+	if (leaver && vgpu_is_draining(leaver) && sched->now_ns > leaver->drain_ns + round_ns)
+		return 0;
+	return ns < round_ns ? ns : round_ns;
 }
 
-static void charge_wait(struct sched_vgpu *vgpu, const struct sched_vgpu *other, bool is_held_up, uint64_t ns)
+static void charge_wait(struct sched_vgpu *vgpu, const struct sched_vgpu *other, uint64_t ns,
+			uint64_t policy_ns)
 {
 	if (!vgpu_wants(vgpu) || vgpu_is_on(vgpu) || vgpu->is_spent)
 		vgpu->starves_ns = 0;
@@ -138,8 +142,7 @@ static void charge_wait(struct sched_vgpu *vgpu, const struct sched_vgpu *other,
 		return;
 	}
 	vgpu->waited_ns += ns;
-	if (!is_held_up)
-		vgpu->starves_ns += ns;
+	vgpu->starves_ns += policy_ns;
 	if (other && other != vgpu)
 		note_waited(vgpu, other, ns);
 }
@@ -179,10 +182,10 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 	struct present present = look(sched);
 	uint64_t owed_ns = present.guests ? ns : 0;
 	const struct sched_vgpu *other = ns ? in_the_way(sched) : NULL;
-	bool is_held_up;
+	uint64_t policy_ns;
 
 	sched->now_ns += ns;
-	is_held_up = is_stuck(sched, other);
+	policy_ns = answered_for_ns(sched, other, ns);
 	sched->anybody_ns += present.riders + present.others ? ns : 0;
 	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
 		v->charged_ns = 0;
@@ -193,7 +196,7 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 		if (ns) {
 			charge_token(sched, v, &present, ns);
 			owed_ns = v->charged_ns > owed_ns ? v->charged_ns : owed_ns;
-			charge_wait(v, other, is_held_up, ns);
+			charge_wait(v, other, ns, policy_ns);
 			v->held_ns += vgpu_is_on(v) ? ns : 0;
 			v->alone_ns += vgpu_is_on(v) && present.riders + present.others == 1 ? ns : 0;
 			v->stopped_ns += v->is_stopped ? ns : 0;

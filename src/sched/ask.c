@@ -234,6 +234,13 @@ static void shorten(struct sched *sched, struct sched_vgpu *vgpu, const struct b
 	told(sched, &decision, &ctx, sizeof(ctx));
 }
 
+/* A slice is as long as it was said to be, whoever comes meanwhile; unless nobody said how long. */
+static bool is_fixed(const struct sched_decision *decision)
+{
+	return decision->clamps & SCHED_CLAMP_PROMISE ||
+	       (decision->proposed_ns && !(decision->clamps & SCHED_CLAMP_CHOICE));
+}
+
 struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_proposed)
 {
 	struct belfry_pick ctx = { .choice = BELFRY_NOBODY, .beside = BELFRY_NOBODY };
@@ -258,7 +265,7 @@ struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_pr
 		return NULL;
 	next = sched->entries[ctx.choice];
 	*slice_ns = ctx.slice_ns;
-	*is_proposed = decision.decider != SCHED_BUILT_IN;
+	*is_proposed = is_fixed(&decision);
 	decision.got_id = next->id;
 	decision.got_ns = ctx.slice_ns;
 	told(sched, &decision, &ctx, sizeof(ctx));

@@ -146,8 +146,9 @@ uint32_t sched_clamp_tick(const struct belfry_vgpu *table, struct belfry_tick *c
 		ctx->weight_ppm = v->request_ppm;
 	if (ctx->weight_ppm > BELFRY_WHOLE_PPM)
 		ctx->weight_ppm = BELFRY_WHOLE_PPM;
-	return asked.timeslice_us != ctx->timeslice_us || asked.interleave != ctx->interleave ||
-			       asked.ride != ctx->ride || asked.weight_ppm != ctx->weight_ppm
-		       ? SCHED_CLAMP_TURNS
-		       : 0;
+	return (asked.timeslice_us != ctx->timeslice_us || asked.interleave != ctx->interleave ||
+				asked.ride != ctx->ride
+			? SCHED_CLAMP_TURNS
+			: 0) |
+	       (asked.weight_ppm != ctx->weight_ppm ? SCHED_CLAMP_WEIGHT : 0);
 }

@@ -136,8 +136,9 @@ enum sched_clamp {
 	SCHED_CLAMP_PROMISE = 2, /* another was overdue */
 	SCHED_CLAMP_SLICE = 4,	 /* shorter or longer than a slice may be */
 	SCHED_CLAMP_SPACE = 8,	 /* units or company that cannot be had */
-	SCHED_CLAMP_TURNS = 16,	 /* no such timeslice, level or weight */
+	SCHED_CLAMP_TURNS = 16,	 /* no such timeslice or level */
 	SCHED_CLAMP_STOP = 32,	 /* the holder is overdue itself, or has only just begun */
+	SCHED_CLAMP_WEIGHT = 64, /* below its request, or more than there is */
 };
 enum sched_decider { SCHED_BUILT_IN, SCHED_BY_POLICY, SCHED_BY_OWN_POLICY };
 struct sched_decision {

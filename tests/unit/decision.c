@@ -18,7 +18,7 @@ static void clamps_are_told_by_name(void **state)
 	assert_string_equal(decision_clamps(SCHED_CLAMP_STOP | SCHED_CLAMP_CHOICE, text, sizeof(text)),
 			    "choice,stop");
 	assert_string_equal(decision_clamps(~0u, text, sizeof(text)),
-			    "choice,promise,slice,space,turns,stop");
+			    "choice,promise,slice,space,turns,stop,weight");
 	assert_string_equal(decision_clamps(1u << 31, text, sizeof(text)), "");
 	assert_string_equal(decision_reason(0), "");
 	assert_string_equal(decision_reason(SCHED_CLAMP_SLICE | SCHED_CLAMP_PROMISE),

@@ -277,6 +277,53 @@ static void who_leaves_somebody_out_is_put_out(void **state)
 	sim_free(sim);
 }
 
+/* In C what fair.bpf.c is in eBPF. */
+static int decide_as_the_built_in(void *context, enum belfry_hook hook, void *ctx, size_t size)
+{
+	struct hostile *fair = context;
+	struct belfry_pick *proposal = ctx;
+
+	(void)size;
+	if (hook == BELFRY_HOOK_PREEMPT) {
+		sched_fair_preempt(fair->table, ctx);
+		return BELFRY_PROPOSE;
+	}
+	sched_fair_pick(fair->table, proposal);
+	proposal->slice_ns = 0;
+	return BELFRY_PROPOSE;
+}
+
+/* Also in how slices get shorter as others come: everybody has run as long, and waited as long. */
+static void who_decides_as_the_built_in_changes_nothing(void **state)
+{
+	static struct hostile fair;
+	struct sched_policy policy = { 1u << BELFRY_HOOK_PICK | 1u << BELFRY_HOOK_PREEMPT,
+				       decide_as_the_built_in, put_out, &fair, fair.table };
+	struct sim *sims[2];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct sched_options options = sched_default;
+		struct sched_share request = sim_request(30), none = sim_request(0);
+
+		options.how = SCHED_TOKENS;
+		sims[i] = sim_new(&options, 93, 20 * S);
+		sim_add(sims[i], &request, &sim_busy_load);
+		sim_add(sims[i], &none, &sim_now_and_then);
+		sim_add(sims[i], &none, &sim_busy_load);
+		sim_set_policy(sims[i], i ? &policy : NULL);
+		sim_run(sims[i], 10 * S);
+	}
+	for (unsigned i = 0; i < sims[0]->count; i++) {
+		assert_int_equal(sims[0]->vgpus[i]->ran_ns, sims[1]->vgpus[i]->ran_ns);
+		assert_int_equal(sim_seen(sims[0]->vgpus[i])->longest_starve_ns,
+				 sim_seen(sims[1]->vgpus[i])->longest_starve_ns);
+	}
+	assert_int_equal(fair.failed, 0);
+	sim_free(sims[0]);
+	sim_free(sims[1]);
+}
+
 static int leave_it(void *context, enum belfry_hook hook, void *ctx, size_t size)
 {
 	(void)context, (void)hook, (void)ctx, (void)size;
@@ -336,6 +383,7 @@ int main(void)
 		cmocka_unit_test(limits_and_promises_hold_under_any_policy),
 		cmocka_unit_test(nothing_is_lost_when_policies_and_all_else_change),
 		cmocka_unit_test(who_leaves_somebody_out_is_put_out),
+		cmocka_unit_test(who_decides_as_the_built_in_changes_nothing),
 		cmocka_unit_test(slow_stops_are_not_held_against_a_policy),
 		cmocka_unit_test(what_a_policy_let_somebody_have_is_not_held_against_him),
 	};
