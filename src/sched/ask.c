@@ -85,6 +85,38 @@ static uint32_t entry_of(const struct sched *sched, uint32_t count, const struct
 	return BELFRY_NOBODY;
 }
 
+/* Who is in the table of a question: all that have programs; where that is too much, those with work. Not who is only waited
+ * for: hundreds of idle vGPUs would keep a policy from being asked about the others. */
+static bool belongs(const struct sched_vgpu *v, enum belfry_hook hook, bool is_full)
+{
+	switch (hook) {
+	case BELFRY_HOOK_INIT:
+	case BELFRY_HOOK_EXIT:
+	case BELFRY_HOOK_VGPU_INIT:
+	case BELFRY_HOOK_VGPU_EXIT:
+	case BELFRY_HOOK_VGPU_SET:
+		return false; /* but for the one it is about */
+	case BELFRY_HOOK_MEM_PRESSURE:
+		return !is_full || v->is_present;
+	default:
+		return vgpu_is_on(v) || vgpu_wants(v) || v->is_active || (v->is_present && !is_full);
+	}
+}
+
+static uint32_t fill_table(struct sched *sched, enum belfry_hook hook, const struct sched_vgpu *about,
+			   bool is_full)
+{
+	double line = sched_line(sched);
+	uint32_t count = 0;
+
+	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (v == about || belongs(v, hook, is_full)) {
+			describe(sched, v, line, &sched->table[count]);
+			sched->entries[count++] = v;
+		}
+	return count;
+}
+
 static struct belfry_head begin(struct sched *sched, enum belfry_hook hook, size_t size,
 				const struct sched_vgpu *about)
 {
@@ -95,12 +127,10 @@ static struct belfry_head begin(struct sched *sched, enum belfry_hook hook, size
 				    .round_ns = sched->options.round_ns,
 				    .slice_min_ns = sched->options.slice_min_ns,
 				    .pass_ns = sched->pass };
-	double line = sched_line(sched);
 
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
-		describe(sched, v, line, &sched->table[head.count]);
-		sched->entries[head.count++] = v;
-	}
+	head.count = fill_table(sched, hook, about, false);
+	if (head.count > BELFRY_VGPUS_MAX)
+		head.count = fill_table(sched, hook, about, true);
 	head.vgpu = entry_of(sched, head.count, about);
 	return head;
 }

@@ -329,9 +329,11 @@ static void settle_ticks(struct sched *sched)
  * policy. */
 static void settle_starved(struct sched *sched)
 {
+	static const uint32_t deciding = 1u << BELFRY_HOOK_PICK | 1u << BELFRY_HOOK_PREEMPT |
+					 1u << BELFRY_HOOK_ENQUEUE | 1u << BELFRY_HOOK_TICK;
 	uint64_t limit = 2 * sched->options.window_ns, waiters = 0;
 
-	if (!sched->policy.hooks)
+	if (!(sched->policy.hooks & deciding))
 		return;
 	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
 		waiters += vgpu_wants(v);

@@ -330,6 +330,54 @@ static int leave_it(void *context, enum belfry_hook hook, void *ctx, size_t size
 	return BELFRY_DEFAULT;
 }
 
+struct asked {
+	struct belfry_vgpu table[BELFRY_VGPUS_MAX];
+	unsigned calls[BELFRY_HOOKS], most;
+};
+
+static int count_calls(void *context, enum belfry_hook hook, void *ctx, size_t size)
+{
+	struct asked *asked = context;
+	const struct belfry_head *head = ctx;
+
+	(void)size;
+	asked->calls[hook]++;
+	asked->most = head->count > asked->most ? head->count : asked->most;
+	return BELFRY_DEFAULT;
+}
+
+/* However many there are that do nothing, with programs or without. */
+static void idle_vgpus_do_not_keep_a_policy_from_being_asked(void **state)
+{
+	static struct asked asked;
+	struct sched_policy policy = { 1u << BELFRY_HOOK_PICK | 1u << BELFRY_HOOK_VGPU_INIT, count_calls,
+				       put_out, &asked, asked.table };
+	struct sched_share none = sim_request(0), latency = sim_latency(0);
+	struct sched_options options = sched_default;
+	struct belfry_vgpu_init ctx = { 0 };
+	struct sim *sim;
+
+	(void)state;
+	options.how = SCHED_TOKENS;
+	for (unsigned is_present = 0; is_present < 2; is_present++) {
+		asked = (struct asked){ .most = 0 };
+		sim = sim_new(&options, 94, 4 * S);
+		for (unsigned i = 0; i < BELFRY_VGPUS_MAX + 44; i++)
+			sim_set_present(sim_add(sim, &latency, &sim_none), is_present);
+		sim_add(sim, &none, &sim_busy_load);
+		sim_add(sim, &none, &sim_busy_load);
+		sim_set_policy(sim, &policy);
+		sched_ask(sim->sched, BELFRY_HOOK_VGPU_INIT, sim->vgpus[0]->vgpu, &ctx, sizeof(ctx),
+			  sim->now_ns);
+		assert_int_equal(asked.calls[BELFRY_HOOK_VGPU_INIT], 1);
+		assert_int_equal(asked.most, 1);
+		sim_run(sim, 2 * S);
+		assert_true(asked.calls[BELFRY_HOOK_PICK] > 10);
+		assert_true(asked.most <= 4);
+		sim_free(sim);
+	}
+}
+
 /* On a GPU where one who is to leave takes seconds to, everybody waits long, and no policy can help it. */
 static void slow_stops_are_not_held_against_a_policy(void **state)
 {
@@ -384,6 +432,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_lost_when_policies_and_all_else_change),
 		cmocka_unit_test(who_leaves_somebody_out_is_put_out),
 		cmocka_unit_test(who_decides_as_the_built_in_changes_nothing),
+		cmocka_unit_test(idle_vgpus_do_not_keep_a_policy_from_being_asked),
 		cmocka_unit_test(slow_stops_are_not_held_against_a_policy),
 		cmocka_unit_test(what_a_policy_let_somebody_have_is_not_held_against_him),
 	};
