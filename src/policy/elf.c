@@ -198,3 +198,30 @@ int elf_each_code(const void *bytes, size_t size,
 	}
 	return rc;
 }
+
+static const char *extern_of(const struct file *file, const Elf64_Shdr *section)
+{
+	Elf64_Shdr names = section_at(file, section->sh_link);
+
+	for (uint64_t at = sizeof(Elf64_Sym); at < section->sh_size; at += sizeof(Elf64_Sym)) {
+		Elf64_Sym symbol;
+
+		memcpy(&symbol, file->bytes + section->sh_offset + at, sizeof(symbol));
+		if (symbol.st_shndx == SHN_UNDEF)
+			return (const char *)file->bytes + names.sh_offset + symbol.st_name;
+	}
+	return NULL;
+}
+
+const char *elf_first_extern(const void *bytes, size_t size)
+{
+	struct file file = checked(bytes, size);
+
+	for (size_t i = 1; i < file.head.e_shnum; i++) {
+		Elf64_Shdr section = section_at(&file, i);
+
+		if (section.sh_type == SHT_SYMTAB)
+			return extern_of(&file, &section);
+	}
+	return NULL;
+}

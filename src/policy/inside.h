@@ -25,9 +25,13 @@ int elf_each_code(const void *bytes, size_t size,
 		  int (*visit)(const void *code, size_t code_bytes, struct bf_error *err),
 		  struct bf_error *err);
 
-/* says.c: what an object says of itself, and what it calls. Reads the file only. */
+/* The first symbol that is not in the object but is to be found by whoever loads it; NULL: there is none. */
+const char *elf_first_extern(const void *bytes, size_t size);
+
+/* says.c: what an object says of itself. Reads the file only. */
 int says_read(const void *bytes, size_t size, struct belfry_policy *says, struct bf_error *err);
-int says_check_calls(const void *bytes, size_t size, struct bf_error *err);
+/* calls.c: what it calls. Reads the file only. */
+int calls_check(const void *bytes, size_t size, struct bf_error *err);
 
 /* types.c: an object's types, before libbpf follows them. */
 int types_check(const void *bytes, size_t size, struct bf_error *err);

@@ -93,7 +93,7 @@ int object_open(struct object *object, const void *bytes, size_t size, struct bf
 	if (!rc)
 		rc = says_read(bytes, size, &object->says, err);
 	if (!rc)
-		rc = says_check_calls(bytes, size, err);
+		rc = calls_check(bytes, size, err);
 	if (!rc)
 		rc = types_check(bytes, size, err);
 	if (!rc)

@@ -1,6 +1,5 @@
 #include <ctype.h>
 #include <errno.h>
-#include <linux/bpf.h>
 #include <string.h>
 
 #include "policy/inside.h"
@@ -23,7 +22,7 @@ static bool is_line(const char *text, size_t room)
 	size_t length = strnlen(text, room);
 
 	for (size_t i = 0; i < length; i++)
-		if (iscntrl((unsigned char)text[i]))
+		if (text[i] < ' ' || text[i] > '~')
 			return false;
 	return length < room;
 }
@@ -58,45 +57,6 @@ int says_read(const void *bytes, size_t size, struct belfry_policy *says, struct
 			       "its name is none: letters, digits, '-' and '_', at most %d of them",
 			       BELFRY_NAME_SIZE - 1);
 	if (!is_line(says->what, sizeof(says->what)))
-		return bf_fail(err, EINVAL, "what it says of itself is not one line of text");
+		return bf_fail(err, EINVAL, "what it says of itself is not one line of plain text");
 	return 0;
-}
-
-/* Programs of this type may close their caller's files and change its maps: a policy has no business there. */
-static const char *forbidden_call(__s32 helper)
-{
-	switch (helper) {
-	case BPF_FUNC_sys_bpf:
-		return "bpf_sys_bpf";
-	case BPF_FUNC_sys_close:
-		return "bpf_sys_close";
-	case BPF_FUNC_probe_write_user:
-		return "bpf_probe_write_user";
-	case BPF_FUNC_send_signal:
-		return "bpf_send_signal";
-	case BPF_FUNC_send_signal_thread:
-		return "bpf_send_signal_thread";
-	default:
-		return NULL;
-	}
-}
-
-static int check_code(const void *code, size_t code_bytes, struct bf_error *err)
-{
-	struct bpf_insn insn;
-
-	for (size_t at = 0; at + sizeof(insn) <= code_bytes; at += sizeof(insn)) {
-		const char *name;
-
-		memcpy(&insn, (const char *)code + at, sizeof(insn));
-		name = insn.code == (BPF_JMP | BPF_CALL) && !insn.src_reg ? forbidden_call(insn.imm) : NULL;
-		if (name)
-			return bf_fail(err, EPERM, "it calls %s, which policies may not", name);
-	}
-	return 0;
-}
-
-int says_check_calls(const void *bytes, size_t size, struct bf_error *err)
-{
-	return elf_each_code(bytes, size, check_code, err);
 }

@@ -59,6 +59,9 @@ static void objects_that_are_wrong_are_refused_in_one_line(void **state)
 		{ "many_maps", E2BIG, "maps, of at most 16" },
 		{ "pinned_map", EPERM, "map shared: it is to be pinned by name" },
 		{ "closes_files", EPERM, "it calls bpf_sys_close" },
+		{ "reads_memory", EPERM, "it calls bpf_probe_read_kernel" },
+		{ "outlives", EPERM, "it calls bpf_timer_init" },
+		{ "kills", EPERM, "it refers to 'bpf_task_from_pid', which is not in it" },
 	};
 
 	(void)state;

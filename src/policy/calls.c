@@ -1,0 +1,97 @@
+/* What an object may call. Programs of this type could close their caller's files, change its maps, end processes and read
+ * memory; and what a timer starts goes on when nobody counts its time any more. A policy needs none of that: maps, the time,
+ * and a few tools. */
+#include <errno.h>
+#include <linux/bpf.h>
+#include <string.h>
+
+#include "policy/inside.h"
+
+static bool may_call(__s32 helper)
+{
+	switch (helper) {
+	case BPF_FUNC_map_lookup_elem:
+	case BPF_FUNC_map_update_elem:
+	case BPF_FUNC_map_delete_elem:
+	case BPF_FUNC_map_push_elem:
+	case BPF_FUNC_map_pop_elem:
+	case BPF_FUNC_map_peek_elem:
+	case BPF_FUNC_map_lookup_percpu_elem:
+	case BPF_FUNC_for_each_map_elem:
+	case BPF_FUNC_ringbuf_output:
+	case BPF_FUNC_ringbuf_reserve:
+	case BPF_FUNC_ringbuf_submit:
+	case BPF_FUNC_ringbuf_discard:
+	case BPF_FUNC_ringbuf_query:
+	case BPF_FUNC_spin_lock:
+	case BPF_FUNC_spin_unlock:
+	case BPF_FUNC_loop:
+	case BPF_FUNC_ktime_get_ns:
+	case BPF_FUNC_ktime_get_boot_ns:
+	case BPF_FUNC_ktime_get_coarse_ns:
+	case BPF_FUNC_ktime_get_tai_ns:
+	case BPF_FUNC_jiffies64:
+	case BPF_FUNC_get_prandom_u32:
+	case BPF_FUNC_get_smp_processor_id:
+	case BPF_FUNC_trace_printk:
+	case BPF_FUNC_trace_vprintk:
+	case BPF_FUNC_snprintf:
+	case BPF_FUNC_strncmp:
+	case BPF_FUNC_strtol:
+	case BPF_FUNC_strtoul:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static const char *name_of(__s32 helper)
+{
+#define NAME(name) "bpf_" #name
+	static const char *const names[] = { __BPF_FUNC_MAPPER(NAME) };
+#undef NAME
+
+	return helper > 0 && helper < (__s32)(sizeof(names) / sizeof(names[0])) ? names[helper]
+										: "an unknown helper";
+}
+
+static int check_call(const struct bpf_insn *insn, struct bf_error *err)
+{
+	if (insn->src_reg == BPF_PSEUDO_CALL || (!insn->src_reg && may_call(insn->imm)))
+		return 0;
+	return bf_fail(err, EPERM,
+		       "it calls %s, which policies may not; docs/policies.md lists what they may",
+		       insn->src_reg ? "a function of the kernel" : name_of(insn->imm));
+}
+
+/* Maps are named by relocations. A number in their place would be a file of whoever loads it. */
+static int check_code(const void *code, size_t code_bytes, struct bf_error *err)
+{
+	struct bpf_insn insn;
+	int rc = 0;
+
+	for (size_t at = 0; !rc && at + sizeof(insn) <= code_bytes; at += sizeof(insn)) {
+		memcpy(&insn, (const char *)code + at, sizeof(insn));
+		if (insn.code == (BPF_JMP | BPF_CALL))
+			rc = check_call(&insn, err);
+		if (insn.code == (BPF_LD | BPF_IMM | BPF_DW)) {
+			at += sizeof(insn); /* it takes two */
+			if (insn.src_reg && insn.src_reg != BPF_PSEUDO_FUNC)
+				rc = bf_fail(err, EPERM,
+					     "it names a map by a number, which policies may not");
+		}
+	}
+	return rc;
+}
+
+int calls_check(const void *bytes, size_t size, struct bf_error *err)
+{
+	const char *name = elf_first_extern(bytes, size);
+
+	if (name)
+		return bf_fail(
+			err, EPERM,
+			"it refers to '%.64s', which is not in it; policies may not use what is the kernel's",
+			name);
+	return elf_each_code(bytes, size, check_code, err);
+}
