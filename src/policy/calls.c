@@ -87,11 +87,13 @@ static int check_code(const void *code, size_t code_bytes, struct bf_error *err)
 int calls_check(const void *bytes, size_t size, struct bf_error *err)
 {
 	const char *name = elf_first_extern(bytes, size);
+	char plain[64] = "";
 
-	if (name)
-		return bf_fail(
-			err, EPERM,
-			"it refers to '%.64s', which is not in it; policies may not use what is the kernel's",
-			name);
-	return elf_each_code(bytes, size, check_code, err);
+	if (!name)
+		return elf_each_code(bytes, size, check_code, err);
+	for (size_t i = 0; i + 1 < sizeof(plain) && name[i]; i++)
+		plain[i] = name[i] < ' ' || name[i] > '~' ? '?' : name[i];
+	return bf_fail(err, EPERM,
+		       "it refers to '%s', which is not in it; policies may not use what is the kernel's",
+		       plain);
 }

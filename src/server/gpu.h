@@ -115,6 +115,8 @@ struct talker {
 
 enum {
 	GPU_TALKERS_MAX = 4096,
+	GPU_TALKERS_OF_ONE = 1024, /* of one user who is neither root nor ours */
+	GPU_TALKERS_SPARE = 64,	   /* for those two */
 	GPU_TRACE_EVENTS = 1 << 16,
 };
 
@@ -250,7 +252,7 @@ void vgpus_reap_workers(struct gpu *gpu);
 /* gpu_requests.c */
 void talker_work(struct gpu *gpu, struct talker *talker);
 void talker_request(struct gpu *gpu, struct talker *talker, const struct protocol_request *request);
-struct talker *talker_add(struct gpu *gpu, int sock, const struct ucred *who);
+struct talker *talker_add(struct gpu *gpu, int sock, const struct ucred *who, struct bf_error *err);
 void talker_drop(struct gpu *gpu, struct talker *talker);
 
 /* gpu_turner.c */

@@ -3,9 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "server/decision.h"
 #include "server/gpu_policy.h"
+
+enum { FOLLOWERS_MAX = 64, FOLLOWERS_OF_ONE = 8 };
+
+static bool is_ruler(const struct ucred *who)
+{
+	return who->uid == 0 || who->uid == geteuid();
+}
 
 static struct vgpu *by_id(const struct gpu *gpu, uint64_t id)
 {
@@ -141,10 +149,26 @@ static void introduce(struct gpu *gpu, struct follower *follower)
 	}
 }
 
-struct follower *follower_add(struct gpu *gpu, int sock, uint32_t flags, const struct vgpu *vgpu)
+int follower_check(const struct gpu *gpu, const struct ucred *who, struct bf_error *err)
+{
+	unsigned all = 0, his = 0;
+
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
+		if (gpu->talkers[i].follower) {
+			all++;
+			his += gpu->talkers[i].who.uid == who->uid;
+		}
+	if (is_ruler(who) ? all >= FOLLOWERS_MAX : his >= FOLLOWERS_OF_ONE || all >= FOLLOWERS_MAX / 2)
+		return bf_fail(err, EAGAIN, "too many follow what is decided already: %u, %u of them yours",
+			       all, his);
+	return 0;
+}
+
+struct follower *follower_add(struct gpu *gpu, const struct talker *talker, uint32_t flags,
+			      const struct vgpu *vgpu)
 {
 	struct follower *follower = calloc(1, sizeof(*follower));
-	int room = 4 << 20;
+	int sock = talker->sock, room = 4 << 20;
 
 	if (!gpu->follow_entry)
 		gpu->follow_entry = malloc(RECORD_ENTRY_MAX);
@@ -152,8 +176,8 @@ struct follower *follower_add(struct gpu *gpu, int sock, uint32_t flags, const s
 		free(follower);
 		return NULL;
 	}
-	/* As much as may be: bursts are not lost. */
-	if (setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)))
+	/* As much as may be: bursts are not lost. It is memory of the kernel's, so others have what anybody may. */
+	if (!is_ruler(&talker->who) || setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)))
 		setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	*follower = (struct follower){ .sock = sock,
 				       .wants_all = flags & PROTOCOL_ALL,

@@ -11,6 +11,7 @@
 #include "base/message.h"
 #include "base/own.h"
 #include "server/gpu.h"
+#include "server/reply.h"
 
 static struct hall_message message_of(enum hall_kind kind)
 {
@@ -123,15 +124,29 @@ static void settings_changed(struct gpu *gpu, const struct settings *settings)
 		policy_configure(gpu);
 }
 
+/* Takes the connection. belfryd keeps a name for whoever asked for it, until it is told. */
+static void turn_away(struct gpu *gpu, int sock, const struct protocol_request *request,
+		      const struct bf_error *why)
+{
+	struct protocol_reply reply = reply_of(why);
+
+	gpu_hall_tell_refused(gpu, request->name, why->text);
+	reply_send(sock, &reply, NULL, 0);
+	close(sock);
+}
+
 static void request_came(struct gpu *gpu, const struct hall_message *message, int sock)
 {
+	struct bf_error err = { 0 };
 	struct ucred who = { .pid = message->pid, .uid = message->uid, .gid = message->gid };
 	struct talker *talker = NULL, own = { .sock = -1, .who = who };
 
 	if (sock >= 0) {
-		talker = talker_add(gpu, sock, &who);
-		if (!talker)
+		talker = talker_add(gpu, sock, &who, &err);
+		if (!talker) {
+			turn_away(gpu, sock, &message->request, &err);
 			return;
+		}
 	}
 	talker_request(gpu, talker ? talker : &own, &message->request);
 }

@@ -205,6 +205,8 @@ void policy_request(struct gpu *gpu, struct talker *talker, const struct protoco
 	vgpu = find(gpu, request->name, err);
 	if (err->code)
 		return;
+	if (request->op == PROTOCOL_POLICY_FOLLOW && follower_check(gpu, &talker->who, err))
+		return;
 	if (request->op == PROTOCOL_POLICY_LIST)
 		*body = list(gpu, vgpu, bytes);
 	else if (request->op == PROTOCOL_POLICY_DUMP)
@@ -222,7 +224,7 @@ bool policy_follow(struct gpu *gpu, struct talker *talker, const struct protocol
 	gpu_lock(gpu);
 	vgpu = request->name[0] ? vgpu_find(gpu, request->name) : NULL;
 	if (vgpu || !request->name[0])
-		talker->follower = follower_add(gpu, talker->sock, request->flags, vgpu);
+		talker->follower = follower_add(gpu, talker, request->flags, vgpu);
 	talker->until_ns = 0;
 	gpu_unlock(gpu);
 	return talker->follower;

@@ -60,7 +60,10 @@ struct follower {
 /* Have sched tell what somebody wants to know, and no more. */
 void decisions_settle(struct gpu *gpu);
 /* flags: enum protocol_flag. */
-struct follower *follower_add(struct gpu *gpu, int sock, uint32_t flags, const struct vgpu *vgpu);
+/* Whether one more may follow. */
+int follower_check(const struct gpu *gpu, const struct ucred *who, struct bf_error *err);
+struct follower *follower_add(struct gpu *gpu, const struct talker *talker, uint32_t flags,
+			      const struct vgpu *vgpu);
 /* Nobody is waited for: one who reads too slowly misses some, and the next he gets says how many. */
 void follower_tell(struct follower *follower, struct record_entry *entry);
 void follower_remove(struct gpu *gpu, struct follower *follower);

@@ -14,14 +14,39 @@
 
 enum { NEXT_REQUEST_S = 10, START_LIMIT_S = 30 };
 
-struct talker *talker_add(struct gpu *gpu, int sock, const struct ucred *who)
+static int check_welcome(const struct gpu *gpu, const struct ucred *who, struct bf_error *err)
 {
+	unsigned all = 0, his = 0;
+
+	if (!who->uid || who->uid == geteuid())
+		return 0;
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++) {
+		bool is_there = gpu->talkers[i].sock >= 0;
+
+		all += is_there;
+		his += is_there && gpu->talkers[i].who.uid == who->uid;
+	}
+	if (his >= GPU_TALKERS_OF_ONE)
+		return bf_fail(
+			err, EAGAIN,
+			"you have %u connections to the GPU server, the most one user may have; close some",
+			his);
+	if (all >= GPU_TALKERS_MAX - GPU_TALKERS_SPARE)
+		return bf_fail(err, EAGAIN, "the GPU server has %u connections; try again later", all);
+	return 0;
+}
+
+struct talker *talker_add(struct gpu *gpu, int sock, const struct ucred *who, struct bf_error *err)
+{
+	if (check_welcome(gpu, who, err))
+		return NULL;
 	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
 		if (gpu->talkers[i].sock < 0) {
 			gpu->talkers[i] = (struct talker){ .sock = sock, .who = *who };
 			return &gpu->talkers[i];
 		}
-	close(sock);
+	bf_fail(err, EAGAIN, "the GPU server has %d connections, the most it takes; try again later",
+		GPU_TALKERS_MAX);
 	return NULL;
 }
 

@@ -1,7 +1,8 @@
 /* A client that sends what is no policy to the belfryd at BELFRY_SOCKET: each is refused, with a reason, and at once. Exit
- * status 0, or 1 with what was not. */
+ * status 0, or 1 with what was not. Or `crowd COUNT SECONDS`: so many followers that do not read. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -63,10 +64,34 @@ static int ends(const char *what, size_t bytes)
 	return 0;
 }
 
-int main(void)
+/* As many as are let in follow what is decided, and do not read. */
+static int crowd(unsigned count, unsigned seconds)
+{
+	struct protocol_request request = talk_request(PROTOCOL_POLICY_FOLLOW, NULL);
+	struct bf_error err = { 0 };
+	unsigned in = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		struct protocol_reply reply;
+		struct talk_place place;
+		int sock = talk_find(&place, &err) ? -1 : talk_connect(&place, &err);
+
+		if (sock >= 0 && !talk_ask(sock, &request, &reply, NULL, &err))
+			in++; /* it stays open */
+	}
+	printf("%u let in; %s\n", in, err.text);
+	fflush(stdout);
+	sleep(seconds);
+	return 0;
+}
+
+int main(int argc, char **argv)
 {
 	struct bf_error err = { 0 };
 	int pipes[2], failed = 0;
+
+	if (argc == 4 && !strcmp(argv[1], "crowd"))
+		return crowd((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
 
 	if (pipe2(pipes, O_CLOEXEC))
 		return 1;

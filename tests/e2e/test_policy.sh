@@ -320,6 +320,14 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	says 'only root and the user belfryd runs as' "somebody else unloads"
 	timeout 20 "${other[@]}" "$belfry" policy check fair >"$work/out" 2>&1 || fail "check without rights: $(cat "$work/out")"
 	status 0 "${other[@]}" "$belfry" policy trace --for 100ms
+	# However many connections he opens, the others are served.
+	"${other[@]}" "$BELFRY_BUILD_DIR/tests/e2e/policy_client" crowd 100 60 >"$work/crowd" &
+	crowd=$!
+	until_so test -s "$work/crowd"
+	has_line '^8 let in; too many follow' "$work/crowd" || fail "a crowd of followers: $(cat "$work/crowd")"
+	status 0 "$belfry" policy trace --for 100ms
+	kill "$crowd"
+	wait "$crowd" 2>/dev/null
 fi
 
 # Hundreds of changes under load: nothing is lost, nothing stays, nobody waits for them.
