@@ -41,7 +41,7 @@ status 0 "$inherit" "$folder" "$belfry" run -- sh -c '
 
 # Where the GPU server may not reach into the program (Yama), belfry does it for it: the program, its children too.
 status 0 env BELFRY_STEWARD=1 "$belfry" run -- "$BELFRY_BUILD_DIR/tests/gpu/gpu_saxpy" --times 2
-status 0 env BELFRY_STEWARD=1 "$belfry" run -- "$BELFRY_BUILD_DIR/tests/gpu/gpu_multi" --procs 3
+status 0 env BELFRY_STEWARD=1 "$belfry" run -- "$BELFRY_BUILD_DIR/tests/gpu/gpu_multi" --procs 3 --log2 16
 
 # A signal to belfry is the program's.
 "$belfry" run --name sig -- bash -c 'trap "echo got; exit 3" TERM; echo ready; while :; do sleep 0.05; done' \
