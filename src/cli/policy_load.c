@@ -163,13 +163,21 @@ static int unload(struct policy_args *args)
 	struct protocol_reply reply;
 	struct bf_error err = { 0 };
 	cleanup_free char *body = NULL;
+	struct json_object *top;
+	const char *name, *decides;
 
 	if (policy_args_request(args, &request, &err) || talk_once(&request, &reply, &body, &err))
 		return cli_fail(&err);
+	top = body ? json_tokener_parse(body) : NULL;
+	name = report_text(top, "policy", "?");
+	decides = report_text(top, "decides", "built-in");
 	if (args->is_json)
-		printf("{\"unloaded\": \"%s\"}\n", body ? cli_plain(body) : "");
+		printf("{\"unloaded\": \"%s\", \"decides\": \"%s\"}\n", name, decides);
+	else if (!strcmp(decides, "built-in"))
+		printf("%s was unloaded; the built-in decides\n", name);
 	else
-		printf("%s was unloaded; the built-in decides\n", body ? cli_plain(body) : "?");
+		printf("%s was unloaded; %s decides now\n", name, decides);
+	json_object_put(top);
 	return CLI_OK;
 }
 

@@ -57,7 +57,8 @@ const char *maps_type_name(enum bpf_map_type type); /* NULL: policies may not ha
 
 /* tunables.c: `const volatile` numbers in .rodata. */
 int tunables_set(struct bpf_object *bpf, const char *const *sets, size_t count, struct bf_error *err);
-void tunables_describe(struct bpf_object *bpf, struct policy_description *description);
+/* As they are; how many there are, at most `room`. */
+size_t tunables_list(struct bpf_object *bpf, struct policy_tunable *to, size_t room);
 
 /* log.c: libbpf prints for people; here it is kept for the reason. */
 struct log_kept {
@@ -85,6 +86,8 @@ struct policy {
 	uint64_t budget_ns;
 	bool is_pinned;
 	char pinned[POLICY_PATH_SIZE + 256];
+	struct policy_tunable tunables[POLICY_TUNABLES_MAX];
+	size_t tunable_count;
 	struct hook_counts counts[BELFRY_HOOKS];
 	_Atomic uint64_t late_calls; /* a bit for each of the last 64 */
 	atomic_bool is_out;

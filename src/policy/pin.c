@@ -5,14 +5,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/own.h"
 #include "policy/inside.h"
+
+enum { FOLDER_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+enum { PIN_LEVELS = 2 }; /* a vGPU's, and its policy's */
 
 /* A bpffs takes no dots: ".rodata.belfry" becomes rodata_belfry, and "fair.bss" bss. */
 static int pin_path(const struct bpf_map *map, const char *folder, char *to)
@@ -74,10 +79,16 @@ static int make_folders(const char *folder, struct bf_error *err)
 	return 0;
 }
 
-/* A folder of ours, and not the bpffs itself: what is in it is left from a daemon that died. */
-static int empty_folder(const char *folder, struct bf_error *err)
+static bool is_dots(const char *name)
 {
-	cleanup_close int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+/* A folder of ours, and not the bpffs itself: what is in it is left from a daemon that died. So is what is in folders in
+ * it, `levels` deep, which go too. Takes over the descriptor. */
+static int empty_folder(int folder_fd, const char *folder, unsigned levels, struct bf_error *err)
+{
+	cleanup_close int fd = folder_fd;
 	struct stat here, above;
 	struct dirent *entry;
 	DIR *entries;
@@ -89,9 +100,14 @@ static int empty_folder(const char *folder, struct bf_error *err)
 	entries = fdopendir(fd);
 	if (!entries)
 		return bf_fail(err, errno, "%s: %s", folder, strerror(errno));
-	while ((entry = readdir(entries)))
+	while ((entry = readdir(entries))) {
 		if (entry->d_type != DT_DIR)
 			unlinkat(fd, entry->d_name, 0);
+		else if (levels && !is_dots(entry->d_name) &&
+			 !empty_folder(openat(fd, entry->d_name, FOLDER_FLAGS), entry->d_name, levels - 1,
+				       NULL))
+			unlinkat(fd, entry->d_name, AT_REMOVEDIR);
+	}
 	bf_take_fd(&fd);
 	closedir(entries);
 	return 0;
@@ -128,7 +144,7 @@ int pin_maps(struct bpf_object *bpf, const char *folder, struct bf_error *err)
 			break;
 	}
 	if (!rc)
-		rc = empty_folder(folder, err);
+		rc = empty_folder(open(folder, FOLDER_FLAGS), folder, 0, err);
 	if (!rc)
 		rc = pin_all(bpf, folder, err);
 	if (rc)
@@ -171,4 +187,17 @@ void pin_remove(struct bpf_object *bpf, const char *folder)
 	bpf_object__for_each_map(map, bpf) if (!pin_path(map, folder, path) && is_ours(map, path))
 		unlink(path);
 	remove_folders(folder);
+}
+
+/* Others may make links and folders in a bpffs: not even above it is one followed. */
+void policy_clear_pins(const char *folder)
+{
+	struct open_how how = { .flags = FOLDER_FLAGS, .resolve = RESOLVE_NO_SYMLINKS };
+	cleanup_close int fd = (int)syscall(SYS_openat2, AT_FDCWD, folder, &how, sizeof(how));
+	struct statfs fs;
+
+	if (fd < 0 || fstatfs(fd, &fs) || fs.f_type != BPF_FS_MAGIC)
+		return;
+	if (!empty_folder(bf_take_fd(&fd), folder, PIN_LEVELS, NULL))
+		remove_folders(folder);
 }

@@ -48,8 +48,11 @@ static int load(struct policy *policy, const void *bytes, size_t size, const str
 
 	if (!rc)
 		rc = tunables_set(policy->object.bpf, options->sets, options->set_count, err);
-	if (!rc)
+	if (!rc) { /* the kernel has them for good */
+		policy->tunable_count =
+			tunables_list(policy->object.bpf, policy->tunables, POLICY_TUNABLES_MAX);
 		rc = object_load(&policy->object, log, err);
+	}
 	if (!rc)
 		rc = map_table(policy, err);
 	if (rc)
@@ -124,6 +127,12 @@ bool policy_has(const struct policy *policy, enum belfry_hook hook)
 struct belfry_vgpu *policy_table(const struct policy *policy)
 {
 	return policy->table;
+}
+
+const struct policy_tunable *policy_tunables(const struct policy *policy, size_t *count)
+{
+	*count = policy->tunable_count;
+	return policy->tunables;
 }
 
 const char *policy_pinned(const struct policy *policy)

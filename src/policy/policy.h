@@ -31,6 +31,14 @@ struct policy *policy_load(const void *object, size_t bytes, const struct policy
 struct policy *policy_get(struct policy *policy);
 void policy_put(struct policy *policy); /* the last one closes and unpins it; NULL is fine */
 
+/* Whether the object is in order and takes these tunables, as far as can be told without the kernel. */
+int policy_check(const void *object, size_t bytes, const char *const *sets, size_t set_count,
+		 struct bf_error *err);
+
+/* Remove whatever is pinned in a folder of ours in a bpffs, and the folder: left by one of us that was killed. Nothing
+ * elsewhere is touched; where there is nothing to be done nothing is. */
+void policy_clear_pins(const char *folder);
+
 /* Whether this process may load eBPF at all: 0, or -errno and why not. */
 int policy_is_possible(struct bf_error *err);
 
@@ -65,17 +73,22 @@ void policy_info(const struct policy *policy, struct policy_info *info);
 const char *policy_hook_name(enum belfry_hook hook); /* "pick" */
 size_t policy_ctx_size(enum belfry_hook hook);	     /* of its context */
 
-/* What an object has, without loading it: for belfry policy check. The visitor is told each thing as a line. */
+enum { POLICY_TUNABLES_MAX = 32 };
 struct policy_tunable {
 	char name[64];
 	unsigned bytes;
-	int64_t value;
+	bool is_signed;
+	int64_t value; /* or, unless it is signed, the bits of a uint64_t */
 };
+/* Those of a policy, as they were set. */
+const struct policy_tunable *policy_tunables(const struct policy *policy, size_t *count);
+
+/* What an object has, without loading it: for belfry policy check. */
 struct policy_description {
 	struct belfry_policy policy;
 	uint32_t hooks; /* a bit for each */
 	size_t tunable_count;
-	struct policy_tunable tunables[32];
+	struct policy_tunable tunables[POLICY_TUNABLES_MAX];
 	char maps[16][64]; /* names and kinds, for people */
 	size_t map_count;
 };

@@ -29,7 +29,7 @@ static int say_why(int code, struct bf_error *err)
 	if (code == EPERM)
 		return bf_fail(
 			err, EPERM,
-			"eBPF may not be loaded by this process: it lacks CAP_BPF; start belfryd as root");
+			"eBPF may not be loaded by this process: it lacks CAP_BPF, which one of root's has");
 	if (code == ENOSYS)
 		return bf_fail(err, ENOSYS,
 			       "this kernel has no eBPF: it was built without CONFIG_BPF_SYSCALL");

@@ -208,22 +208,22 @@ int tunables_set(struct bpf_object *bpf, const char *const *sets, size_t count, 
 	return rc;
 }
 
-void tunables_describe(struct bpf_object *bpf, struct policy_description *description)
+size_t tunables_list(struct bpf_object *bpf, struct policy_tunable *to, size_t room)
 {
-	const size_t most = sizeof(description->tunables) / sizeof(description->tunables[0]);
 	struct rodata rodata = { 0 };
 	struct tunable tunable;
+	size_t count = 0;
 
 	if (!find_rodata(bpf, &rodata))
-		return;
-	for (unsigned i = 0; i < btf_vlen(rodata.section) && description->tunable_count < most; i++) {
-		struct policy_tunable *to = &description->tunables[description->tunable_count];
-
+		return 0;
+	for (unsigned i = 0; i < btf_vlen(rodata.section) && count < room; i++) {
 		if (!tunable_at(&rodata, i, &tunable))
 			continue;
-		snprintf(to->name, sizeof(to->name), "%s", tunable.name);
-		to->bytes = tunable.bytes;
-		to->value = value_of(&tunable);
-		description->tunable_count++;
+		to[count] = (struct policy_tunable){ .bytes = tunable.bytes,
+						     .is_signed = tunable.is_signed,
+						     .value = value_of(&tunable) };
+		snprintf(to[count].name, sizeof(to[count].name), "%s", tunable.name);
+		count++;
 	}
+	return count;
 }

@@ -70,8 +70,7 @@ struct config_vgpu *config_find(const struct config *config, const char *name)
 	return NULL;
 }
 
-/* Put "FILE:LINE: " before what went wrong. */
-static int fail_at(const struct config *config, unsigned file, unsigned line, const struct bf_error *why,
+int config_fail_at(const struct config *config, unsigned file, unsigned line, const struct bf_error *why,
 		   struct bf_error *err)
 {
 	return bf_fail(err, why->code, "%s:%u: %s", file < config->file_count ? config->files[file] : "?",
@@ -293,8 +292,12 @@ static int take_text(const char *key, const char *value, char *to, size_t room, 
 	return 0;
 }
 
-static int take_policy(const char *key, const char *value, struct settings *sharing, struct bf_error *err)
+static int take_policy(struct reader *reader, const char *key, const char *value, struct bf_error *err)
 {
+	struct config *config = reader->config;
+
+	config->policy_file = config->file_count - 1;
+	config->policy_line = reader->line;
 	if (!strcmp(value, "built-in"))
 		value = "";
 	if (strchr(value, '/') && value[0] != '/')
@@ -302,7 +305,16 @@ static int take_policy(const char *key, const char *value, struct settings *shar
 			err, EINVAL,
 			"%s '%.100s': write the whole path, the name of one that comes with Belfry, or built-in",
 			key, value);
-	return take_text(key, value, sharing->policy, sizeof(sharing->policy), err);
+	return take_text(key, value, config->sharing.policy, sizeof(config->sharing.policy), err);
+}
+
+static int take_policy_set(struct reader *reader, const char *key, const char *value, struct bf_error *err)
+{
+	struct config *config = reader->config;
+
+	config->policy_set_file = config->file_count - 1;
+	config->policy_set_line = reader->line;
+	return take_text(key, value, config->sharing.policy_set, sizeof(config->sharing.policy_set), err);
 }
 
 static int take_sharing(struct reader *reader, const char *key, const char *value, struct bf_error *err)
@@ -317,9 +329,9 @@ static int take_sharing(struct reader *reader, const char *key, const char *valu
 	if (!strcmp(key, "how"))
 		return parse_word(key, value, hows, &sharing->how, err);
 	if (!strcmp(key, "policy"))
-		return take_policy(key, value, sharing, err);
+		return take_policy(reader, key, value, err);
 	if (!strcmp(key, "policy_set"))
-		return take_text(key, value, sharing->policy_set, sizeof(sharing->policy_set), err);
+		return take_policy_set(reader, key, value, err);
 	for (size_t i = 0; i < TIME_KEYS; i++) {
 		const struct time_key *known = &time_keys[i];
 
@@ -387,6 +399,9 @@ static int take_vgpu(struct reader *reader, const char *key, const char *value, 
 		vgpu->is_from_config = !strcmp(value, "configuration");
 		return 0;
 	}
+	if (!spec_has(key))
+		return bf_fail(err, EINVAL, "%s: no key of [vgpu NAME]; there are " SPEC_KEYS ", gpu, owner",
+			       key);
 	return spec_parse(&vgpu->spec, &vgpu->parts, key, value, err);
 }
 
@@ -522,7 +537,7 @@ int config_parse(struct config *config, const char *file, const char *text, size
 			rc = take_line(&reader, line, &why);
 		at += bytes + 1;
 	}
-	return rc ? fail_at(config, config->file_count - 1, reader.line, &why, err) : 0;
+	return rc ? config_fail_at(config, config->file_count - 1, reader.line, &why, err) : 0;
 }
 
 int config_check(const struct config *config, struct bf_error *err)
@@ -538,7 +553,7 @@ int config_check(const struct config *config, struct bf_error *err)
 			"slice_min of %llu us: longer than the round of %llu us; make it shorter",
 			(unsigned long long)sharing->slice_min_us, (unsigned long long)sharing->round_us);
 	if (why.code)
-		return fail_at(config, config->sharing_file, config->sharing_line, &why, err);
+		return config_fail_at(config, config->sharing_file, config->sharing_line, &why, err);
 	for (size_t i = 0; i < config->vgpu_count; i++) {
 		const struct config_vgpu *vgpu = &config->vgpus[i];
 		struct bf_error spec = { 0 };
@@ -546,7 +561,7 @@ int config_check(const struct config *config, struct bf_error *err)
 		if (!spec_check(&vgpu->spec, &spec))
 			continue;
 		bf_fail(&why, spec.code, "vgpu '%s': %s", vgpu->name, spec.text);
-		return fail_at(config, vgpu->file, vgpu->line, &why, err);
+		return config_fail_at(config, vgpu->file, vgpu->line, &why, err);
 	}
 	return 0;
 }

@@ -49,6 +49,7 @@ struct config {
 	uint64_t linger_us;
 	struct settings sharing;
 	unsigned sharing_file, sharing_line;
+	unsigned policy_file, policy_line, policy_set_file, policy_set_line;
 	struct config_vgpu *vgpus;
 	size_t vgpu_count;
 	char *files[CONFIG_FILES_MAX];
@@ -65,6 +66,14 @@ int config_parse(struct config *config, const char *file, const char *text, size
 		 struct bf_error *err);
 /* What can only be told of the whole. */
 int config_check(const struct config *config, struct bf_error *err);
+
+/* config_policy.c: whether the policy is there, in order, and takes its tunables; and, if `may_load` and this process may
+ * load eBPF at all, whether the kernel's verifier takes it. A policy that is wrong keeps nobody from starting: the built-in
+ * decides then. */
+int config_check_policy(const struct config *config, bool may_load, struct bf_error *err);
+/* Puts "FILE:LINE: " before what went wrong. */
+int config_fail_at(const struct config *config, unsigned file, unsigned line, const struct bf_error *why,
+		   struct bf_error *err);
 
 /* "all", "0 1", "soft", "soft:0 soft:1"; replaces what was said before. */
 int config_parse_gpus(struct config *config, const char *text, struct bf_error *err);

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "policy/policy.h"
+
 static const struct {
 	uint32_t clamp;
 	const char *name, *reason;
@@ -73,4 +75,48 @@ bool decision_proposes(enum belfry_hook hook)
 {
 	return hook == BELFRY_HOOK_PICK || hook == BELFRY_HOOK_PREEMPT || hook == BELFRY_HOOK_TICK ||
 	       hook == BELFRY_HOOK_ENQUEUE || hook == BELFRY_HOOK_MEM_ALLOC || hook == BELFRY_HOOK_CTX_INIT;
+}
+
+/* A vGPU's own is called by sched (ask_own in sched/ask.c), by the warden (gpu_consult.c), and for the rest by seat_call.
+ * Whose turn it is, who is stopped for whom and who gives memory up is between vGPUs, and so the GPU's policy alone is
+ * asked. */
+bool decision_is_asked(enum belfry_hook hook, bool of_vgpu)
+{
+	switch (hook) {
+	case BELFRY_HOOK_INIT:
+	case BELFRY_HOOK_EXIT:
+	case BELFRY_HOOK_DUMP:
+	case BELFRY_HOOK_VGPU_INIT:
+	case BELFRY_HOOK_VGPU_EXIT:
+	case BELFRY_HOOK_VGPU_SET:
+	case BELFRY_HOOK_CTX_INIT:
+	case BELFRY_HOOK_ENQUEUE:
+	case BELFRY_HOOK_PICK: /* of a vGPU's own: for a shorter slice */
+	case BELFRY_HOOK_RUNNING:
+	case BELFRY_HOOK_STOPPING:
+	case BELFRY_HOOK_MEM_ALLOC:
+	case BELFRY_HOOK_OBJECTIVE_MISSED:
+	case BELFRY_HOOK_FAULT:
+		return true;
+	case BELFRY_HOOK_TICK:
+	case BELFRY_HOOK_PREEMPT:
+	case BELFRY_HOOK_MEM_PRESSURE:
+		return !of_vgpu;
+	case BELFRY_HOOK_MODULE_LOAD: /* not called yet */
+	case BELFRY_HOOKS:
+		break;
+	}
+	return false;
+}
+
+const char *decision_own_hooks(char *to, size_t room)
+{
+	size_t at = 0;
+
+	to[0] = 0;
+	for (int hook = 0; hook < BELFRY_HOOKS && at < room; hook++)
+		if (decision_is_asked((enum belfry_hook)hook, true))
+			at += (size_t)snprintf(to + at, room - at, "%s%s", at ? ", " : "",
+					       policy_hook_name((enum belfry_hook)hook));
+	return to;
 }

@@ -12,5 +12,9 @@ const char *decision_reason(uint32_t clamps);
 const char *decision_value(enum belfry_hook hook, uint64_t value, uint64_t at_ns, char *to, size_t room);
 /* Whether anything is proposed at this hook. */
 bool decision_proposes(enum belfry_hook hook);
+/* Whether a GPU's policy, or a vGPU's own, is ever called at this hook. */
+bool decision_is_asked(enum belfry_hook hook, bool of_vgpu);
+/* The hooks that a vGPU's own policy is called at: "init, exit, dump, ...". At least 256 bytes of room. */
+const char *decision_own_hooks(char *to, size_t room);
 
 #endif

@@ -175,6 +175,7 @@ struct gpu {
 	char time_source[128];
 	pthread_mutex_t policy_lock;
 	struct seat *seat; /* the GPU's policy; NULL: the built-in. Changes under both locks */
+	uint64_t seats;	   /* ever; the main thread's own */
 	struct {
 		struct decision *ring; /* from the first policy on */
 		uint64_t count;	       /* ever */
@@ -298,12 +299,15 @@ void policy_came(struct gpu *gpu, struct talker *talker, const struct protocol_p
 		 char **body, size_t *bytes, struct bf_error *err);
 /* What the configuration says takes the GPU's place. */
 void policy_configure(struct gpu *gpu);
+/* What one that was killed has left pinned is removed. Once its socket is ours. */
+void policies_begin(const struct gpu *gpu);
 
 /* gpu_seat.c */
 /* Those that are out are let go of; and all of them. The main thread's, without the lock. */
 void policies_reap(struct gpu *gpu);
 void policies_end(struct gpu *gpu);
-const char *policy_name_of(const struct gpu *gpu, const struct vgpu *vgpu); /* "built-in" if there is none */
+/* Who decides about a vGPU, or on the GPU: its own policy, the GPU's, or "built-in". One that is out does not. */
+const char *policy_name_of(const struct gpu *gpu, const struct vgpu *vgpu);
 /* BELFRY_HOOK_VGPU_INIT, _EXIT or _SET, for the GPU's policy and the vGPU's own. With the lock. */
 void policy_tell(struct vgpu *vgpu, enum belfry_hook hook);
 void policy_leave(struct vgpu *vgpu); /* it is being removed. With the lock, which is let go for a while */

@@ -44,6 +44,7 @@ static void keep(struct gpu *gpu, const struct sched_decision *is)
 		seat->clamped[is->hook]++;
 	to = &gpu->decisions.ring[gpu->decisions.count++ % GPU_DECISIONS];
 	to->is = *is;
+	to->seat = seat->number;
 	to->track = got ? got->track : 0;
 	to->proposed_track = proposed ? proposed->track : 0;
 	memcpy(to->policy, seat->name, sizeof(to->policy));

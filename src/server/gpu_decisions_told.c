@@ -16,6 +16,14 @@ struct lately {
 	uint64_t count, clamped;
 };
 
+/* Whether it was decided by one that is there now: what others did is over. */
+static bool is_of_these(const struct vgpu *vgpu, const struct decision *d)
+{
+	const struct seat *gpus = vgpu->gpu->seat, *own = vgpu->seat;
+
+	return (gpus && d->seat == gpus->number) || (own && d->seat == own->number);
+}
+
 static struct lately look(const struct vgpu *vgpu)
 {
 	const struct gpu *gpu = vgpu->gpu;
@@ -24,7 +32,7 @@ static struct lately look(const struct vgpu *vgpu)
 	for (uint64_t n = first_of(gpu); n < gpu->decisions.count; n++) {
 		const struct decision *d = &gpu->decisions.ring[n % GPU_DECISIONS];
 
-		if (d->track != vgpu->track && d->proposed_track != vgpu->track)
+		if ((d->track != vgpu->track && d->proposed_track != vgpu->track) || !is_of_these(vgpu, d))
 			continue;
 		lately.count++;
 		if (d->track == vgpu->track)
@@ -43,8 +51,8 @@ static void say_seat(FILE *to, const struct seat *seat)
 
 	seat_info(seat, &info);
 	if (info.is_out)
-		fprintf(to, "Policy %s%s is out, since %s; the built-in decides.\n", seat->name,
-			seat->vgpu ? ", its own," : "", info.why);
+		fprintf(to, "Policy %s%s is out, since %s; %s decides.\n", seat->name,
+			seat->vgpu ? ", its own," : "", info.why, policy_who_decides(seat->gpu, seat->vgpu));
 }
 
 static void say_last(FILE *to, const struct vgpu *vgpu, const struct decision *d)
@@ -83,7 +91,7 @@ void decisions_say(FILE *to, const struct vgpu *vgpu)
 
 static void put(struct json_object *to, const char *key, uint64_t value)
 {
-	json_object_object_add(to, key, json_object_new_int64((int64_t)value));
+	json_object_object_add(to, key, json_object_new_uint64(value));
 }
 
 static void put_text(struct json_object *to, const char *key, const char *value)
@@ -115,7 +123,8 @@ struct json_object *decisions_json(const struct vgpu *vgpu)
 
 	put_text(to, "gpu", policy_name_of(vgpu->gpu, NULL));
 	json_object_object_add(to, "own",
-			       vgpu->seat ? json_object_new_string(policy_name_of(vgpu->gpu, vgpu)) : NULL);
+			       vgpu->seat && vgpu->seat->policy ? json_object_new_string(vgpu->seat->name)
+								: NULL);
 	put(to, "decisions", lately.count);
 	put(to, "clamped", lately.clamped);
 	json_object_object_add(to, "last", decision_json(lately.last));

@@ -9,10 +9,9 @@
 
 #include "base/log.h"
 #include "base/own.h"
+#include "server/decision.h"
 #include "server/gpu_policy.h"
 #include "server/policy_file.h"
-
-enum { SETS_MAX = 64 };
 
 /* All of it, into memory of ours: nobody can change it any more, and nobody is waited for but a disk. */
 static void *read_object(int file, size_t *bytes, struct bf_error *err)
@@ -52,34 +51,37 @@ static void *read_object(int file, size_t *bytes, struct bf_error *err)
 	return taken;
 }
 
-/* What is between the tunables becomes their ends. */
-static size_t split_sets(char *text, const char *between, const char **sets)
-{
-	size_t count = 0;
-	char *rest = NULL;
-
-	for (char *line = strtok_r(text, between, &rest); line && count < SETS_MAX;
-	     line = strtok_r(NULL, between, &rest))
-		sets[count++] = line;
-	return count;
-}
-
-/* Where its maps are to be seen: root's alone, and only his are. False: nowhere. A bpffs takes no dots in names. */
-static bool pin_folder(const struct gpu *gpu, const struct vgpu *vgpu, const char *name, char *to,
-		       size_t room)
+/* Where maps of policies on this GPU are to be seen: root's alone, and only his are. False: nowhere. */
+static bool pin_place(const struct gpu *gpu, char *to, size_t room)
 {
 	const char *suffix = strrchr(gpu->socket, '.');
 
-	if (geteuid() || !suffix)
+	if (geteuid() || !suffix || !suffix[1] || strchr(suffix, '/'))
+		return false;
+	return snprintf(to, room, "/sys/fs/bpf/belfry/%s", suffix + 1) < (int)room;
+}
+
+/* And those of one policy. */
+static bool pin_folder(const struct gpu *gpu, const struct vgpu *vgpu, const char *name, char *to,
+		       size_t room)
+{
+	char place[160];
+
+	if (!pin_place(gpu, place, sizeof(place)))
 		return false;
 	if (vgpu)
-		snprintf(to, room, "/sys/fs/bpf/belfry/%s/vgpu%u/%s", suffix + 1, vgpu->track, name);
+		snprintf(to, room, "%s/vgpu%u/%s", place, vgpu->track, name);
 	else
-		snprintf(to, room, "/sys/fs/bpf/belfry/%s/%s", suffix + 1, name);
-	for (char *at = to; *at; at++)
-		if (*at == '.')
-			*at = '_';
+		snprintf(to, room, "%s/%s", place, name);
 	return true;
+}
+
+void policies_begin(const struct gpu *gpu)
+{
+	char place[160];
+
+	if (pin_place(gpu, place, sizeof(place)))
+		policy_clear_pins(place);
 }
 
 /* An object and what goes with it. */
@@ -91,19 +93,32 @@ struct order {
 	const char *between; /* them */
 };
 
+/* One that is never asked would decide nothing, and nobody would know. */
+static int check_is_asked(const struct policy_description *description, struct bf_error *err)
+{
+	char hooks[256];
+
+	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
+		if (description->hooks >> hook & 1 && decision_is_asked((enum belfry_hook)hook, true))
+			return 0;
+	return bf_fail(err, ENOTSUP, "it has no hook that a vGPU's own policy is asked at: %s",
+		       decision_own_hooks(hooks, sizeof(hooks)));
+}
+
 /* Without the lock: the verifier may take a while. */
 static struct policy *load(const struct gpu *gpu, const struct vgpu *vgpu, const struct order *order,
 			   char **log, struct bf_error *err)
 {
-	const char *sets[SETS_MAX];
-	struct policy_options options = { .sets = sets,
-					  .set_count = split_sets(order->sets, order->between, sets) };
+	const char *sets[POLICY_FILE_SETS_MAX];
+	struct policy_options options = { .sets = sets };
 	struct policy_description description;
 	struct bf_error why = { 0 };
 	struct policy *policy = NULL;
 	char folder[256];
 
-	if (!policy_describe(order->object, order->bytes, &description, &why)) {
+	options.set_count = policy_file_sets(order->sets, order->between, sets);
+	if (!policy_describe(order->object, order->bytes, &description, &why) &&
+	    (!vgpu || !check_is_asked(&description, &why))) {
 		if (pin_folder(gpu, vgpu, description.policy.name, folder, sizeof(folder)))
 			options.pin_folder = folder;
 		policy = policy_load(order->object, order->bytes, &options, log, &why);
@@ -113,13 +128,13 @@ static struct policy *load(const struct gpu *gpu, const struct vgpu *vgpu, const
 	return policy;
 }
 
-static char *loaded_json(struct gpu *gpu, const struct seat *seat, const struct seat *before,
-			 uint64_t swap_ns, size_t *bytes)
+static char *loaded_json(struct gpu *gpu, const struct seat *seat, const char *before, uint64_t swap_ns,
+			 size_t *bytes)
 {
 	struct json_object *top = seat_json(seat);
 	char name[24];
 
-	json_object_object_add(top, "replaced", json_object_new_string(before ? before->name : "built-in"));
+	json_object_object_add(top, "replaced", json_object_new_string(before));
 	snprintf(name, sizeof(name), gpu->which.kind == PROTOCOL_GPU_SOFT ? "soft:%u" : "%u",
 		 gpu->which.index);
 	json_object_object_add(top, "gpu", json_object_new_string(name));
@@ -143,9 +158,13 @@ static void take_place(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat, ch
 			info.why);
 		before = seat_take(gpu, vgpu, before);
 	} else {
-		*body = loaded_json(gpu, seat, before, bf_now_ns() - start_ns, bytes);
+		/* Where a vGPU had none, the GPU's has decided about it. */
+		const char *replaced = before ? before->name : vgpu ? policy_name_of(gpu, NULL) : "built-in";
+
+		*body = loaded_json(gpu, seat, replaced, bf_now_ns() - start_ns, bytes);
 		bf_log(BF_LOG_INFO, "policy %s%s%s was loaded, in place of %s", seat->name,
-		       vgpu ? " of " : "", vgpu ? vgpu->name : "", before ? before->name : "the built-in");
+		       vgpu ? " of " : "", vgpu ? vgpu->name : "",
+		       strcmp(replaced, "built-in") != 0 ? replaced : "the built-in");
 	}
 	gpu_unlock(gpu);
 	turner_wake(gpu);

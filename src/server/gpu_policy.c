@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "server/decision.h"
 #include "server/gpu_policy.h"
+#include "server/plain.h"
 
 enum { LOAD_LIMIT_S = 30 };
 
@@ -44,7 +46,8 @@ static void begin_load(struct gpu *gpu, struct talker *talker, const struct prot
 	if (err->code || check_may_load(talker, err))
 		return;
 	if (policy_is_possible(&why)) {
-		bf_fail(err, why.code, "%.280s; the built-in policy decides, and needs no right", why.text);
+		bf_fail(err, why.code, "belfryd: %.280s; the built-in policy decides, and needs no right",
+			why.text);
 		return;
 	}
 	talker->is_loading = true;
@@ -52,8 +55,39 @@ static void begin_load(struct gpu *gpu, struct talker *talker, const struct prot
 	memcpy(talker->load_name, request->name, sizeof(talker->load_name));
 }
 
+static void put(struct json_object *to, const char *key, uint64_t value)
+{
+	json_object_object_add(to, key, json_object_new_uint64(value));
+}
+
+static void put_text(struct json_object *to, const char *key, const char *value)
+{
+	json_object_object_add(to, key, value ? json_object_new_string(value) : NULL);
+}
+
+static char *unloaded_json(const struct gpu *gpu, const struct vgpu *vgpu, const struct seat *before,
+			   size_t *bytes)
+{
+	struct json_object *top = json_object_new_object();
+
+	put_text(top, "policy", before->name);
+	put_text(top, "vgpu", vgpu ? vgpu->name : NULL);
+	put_text(top, "decides", policy_name_of(gpu, vgpu));
+	return json_text(top, bytes);
+}
+
+static void fail_without(const struct gpu *gpu, const struct vgpu *vgpu, const char *more,
+			 struct bf_error *err)
+{
+	if (vgpu)
+		bf_fail(err, ENOENT, "%s: no policy is loaded for it alone; %s decides%s", vgpu->name,
+			policy_who_decides(gpu, NULL), more);
+	else
+		bf_fail(err, ENOENT, "no policy is loaded; the built-in decides%s", more);
+}
+
 static void unload(struct gpu *gpu, const struct talker *talker, const struct protocol_request *request,
-		   char **body, struct bf_error *err)
+		   char **body, size_t *bytes, struct bf_error *err)
 {
 	struct vgpu *vgpu = find(gpu, request->name, err);
 	struct seat *before;
@@ -62,27 +96,16 @@ static void unload(struct gpu *gpu, const struct talker *talker, const struct pr
 		return;
 	before = seat_take(gpu, vgpu, NULL);
 	if (!before) {
-		bf_fail(err, ENOENT, "%s%sno policy is loaded; the built-in decides", request->name,
-			request->name[0] ? ": " : "");
+		fail_without(gpu, vgpu, "", err);
 		return;
 	}
-	*body = strdup(before->name);
+	*body = unloaded_json(gpu, vgpu, before, bytes);
 	gpu_unlock(gpu);
 	turner_wake(gpu);
-	bf_log(BF_LOG_INFO, "policy %s%s%s was unloaded", before->name, vgpu ? " of " : "",
-	       vgpu ? vgpu->name : "");
+	bf_log(BF_LOG_INFO, "policy %s%s%s was unloaded; %s decides", before->name, vgpu ? " of " : "",
+	       vgpu ? vgpu->name : "", policy_who_decides(gpu, vgpu));
 	seat_free(before);
 	gpu_lock(gpu);
-}
-
-static void put(struct json_object *to, const char *key, uint64_t value)
-{
-	json_object_object_add(to, key, json_object_new_int64((int64_t)value));
-}
-
-static void put_text(struct json_object *to, const char *key, const char *value)
-{
-	json_object_object_add(to, key, value ? json_object_new_string(value) : NULL);
 }
 
 static struct json_object *hook_json(const struct seat *seat, enum belfry_hook hook,
@@ -103,6 +126,31 @@ static struct json_object *hook_json(const struct seat *seat, enum belfry_hook h
 	return to;
 }
 
+static struct json_object *unasked_json(const struct seat *seat)
+{
+	struct json_object *to = json_object_new_array();
+
+	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
+		if (seat->hooks >> hook & 1 && !decision_is_asked((enum belfry_hook)hook, seat->vgpu))
+			json_object_array_add(
+				to, json_object_new_string(policy_hook_name((enum belfry_hook)hook)));
+	return to;
+}
+
+static struct json_object *tunables_json(const struct seat *seat)
+{
+	struct json_object *to = json_object_new_object();
+
+	for (size_t i = 0; i < seat->tunable_count; i++) {
+		const struct policy_tunable *tunable = &seat->tunables[i];
+
+		json_object_object_add(to, tunable->name,
+				       tunable->is_signed ? json_object_new_int64(tunable->value)
+							  : json_object_new_uint64((uint64_t)tunable->value));
+	}
+	return to;
+}
+
 struct json_object *seat_json(const struct seat *seat)
 {
 	struct json_object *to = json_object_new_object(), *hooks = json_object_new_array();
@@ -119,11 +167,14 @@ struct json_object *seat_json(const struct seat *seat)
 	json_object_object_add(to, "out", json_object_new_boolean(info.is_out));
 	put_text(to, "why", info.is_out ? info.why : NULL);
 	put(to, "out_ns", seat->out_ns ? bf_now_ns() - seat->out_ns : 0);
+	put_text(to, "decides", policy_name_of(seat->gpu, seat->vgpu));
 	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
 		if (seat->hooks >> hook & 1)
 			json_object_array_add(hooks,
 					      hook_json(seat, (enum belfry_hook)hook, &info.hooks[hook]));
 	json_object_object_add(to, "hooks", hooks);
+	json_object_object_add(to, "unasked", unasked_json(seat));
+	json_object_object_add(to, "tunables", tunables_json(seat));
 	return to;
 }
 
@@ -137,24 +188,31 @@ char *json_text(struct json_object *top, size_t *bytes)
 	return copy;
 }
 
-/* The built-in comes last: it decides what the others leave to it. */
+static void add_seat(struct json_object *to, const struct seat *seat)
+{
+	if (seat)
+		json_object_array_add(to, seat_json(seat));
+}
+
+/* Those that have to do with one vGPU in the order in which they are asked; or all. The built-in comes last: it decides
+ * what the others leave to it. */
 static char *list(const struct gpu *gpu, const struct vgpu *vgpu, size_t *bytes)
 {
 	struct json_object *top = json_object_new_object(), *policies = json_object_new_array(),
 			   *built_in = json_object_new_object();
 
-	if (!vgpu && gpu->seat)
-		json_object_array_add(policies, seat_json(gpu->seat));
-	for (const struct vgpu *v = vgpu ? vgpu : gpu->vgpus; v; v = vgpu ? NULL : v->next)
-		if (v->seat)
-			json_object_array_add(policies, seat_json(v->seat));
+	if (vgpu)
+		add_seat(policies, vgpu->seat);
+	add_seat(policies, gpu->seat);
+	for (const struct vgpu *v = gpu->vgpus; !vgpu && v; v = v->next)
+		add_seat(policies, v->seat);
 	put_text(built_in, "policy", "built-in");
 	put_text(built_in, "vgpu", NULL);
 	put_text(built_in, "what", "time in the ratio of requests; latency first until it has had its own");
 	put(built_in, "age_ns", bf_now_ns() - gpu->started_ns);
 	json_object_array_add(policies, built_in);
 	json_object_object_add(top, "policies", policies);
-	put_text(top, "decides", policy_name_of(gpu, NULL));
+	put_text(top, "decides", policy_name_of(gpu, vgpu));
 	return json_text(top, bytes);
 }
 
@@ -166,7 +224,7 @@ static char *dump(struct gpu *gpu, struct vgpu *vgpu, size_t *bytes, struct bf_e
 	int rc;
 
 	if (!seat) {
-		bf_fail(err, ENOENT, "no policy is loaded; the built-in decides, and has nothing to say");
+		fail_without(gpu, vgpu, vgpu ? "" : ", and has nothing to say", err);
 		return NULL;
 	}
 	if (!(seat->hooks >> BELFRY_HOOK_DUMP & 1)) {
@@ -178,7 +236,7 @@ static char *dump(struct gpu *gpu, struct vgpu *vgpu, size_t *bytes, struct bf_e
 	ctx.text[sizeof(ctx.text) - 1] = 0;
 	top = json_object_new_object();
 	put_text(top, "policy", seat->name);
-	put_text(top, "text", rc == BELFRY_PROPOSE ? ctx.text : "");
+	put_text(top, "text", rc == BELFRY_PROPOSE ? plain_make(ctx.text) : "");
 	return json_text(top, bytes);
 }
 
@@ -196,8 +254,7 @@ void policy_request(struct gpu *gpu, struct talker *talker, const struct protoco
 		begin_load(gpu, talker, request, err);
 		return;
 	case PROTOCOL_POLICY_UNLOAD:
-		unload(gpu, talker, request, body, err);
-		*bytes = *body ? strlen(*body) : 0;
+		unload(gpu, talker, request, body, bytes, err);
 		return;
 	default:
 		break;

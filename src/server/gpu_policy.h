@@ -17,6 +17,7 @@ struct seat {
 	struct policy *
 		policy; /* NULL: it is out, and was let go of. Changes under gpu::lock and gpu::policy_lock */
 	uint32_t hooks; /* a bit for each that it has */
+	uint64_t number; /* of all that were ever loaded here: from 1 */
 	char name[BELFRY_NAME_SIZE], what[128];
 	char file[sizeof(((struct protocol_policy *)0)->file)];
 	char pinned[256];
@@ -24,6 +25,8 @@ struct seat {
 	int64_t since_s;	   /* of the calendar */
 	struct policy_info last;   /* as it was when it was let go of */
 	uint64_t clamped[BELFRY_HOOKS];
+	struct policy_tunable tunables[POLICY_TUNABLES_MAX]; /* as they were set */
+	size_t tunable_count;
 };
 
 /* gpu_seat.c */
@@ -36,6 +39,8 @@ void seat_info(const struct seat *seat, struct policy_info *info);
 /* Call a hook outside of sched, about nobody in the table. */
 int seat_call(struct seat *seat, enum belfry_hook hook, void *ctx, size_t size);
 struct belfry_vgpu_init seat_vgpu_init(const struct vgpu *vgpu);
+/* Who decides, in a sentence: policy_name_of, or "the built-in". */
+const char *policy_who_decides(const struct gpu *gpu, const struct vgpu *vgpu);
 
 /* gpu_policy.c */
 struct json_object *seat_json(const struct seat *seat);
@@ -46,6 +51,7 @@ char *json_text(struct json_object *top, size_t *bytes);
 struct decision {
 	struct sched_decision is;
 	char policy[BELFRY_NAME_SIZE];
+	uint64_t seat;		 /* seat::number */
 	uint32_t track;		 /* vgpu::track of who got it; 0: nobody, or one that is gone */
 	uint32_t proposed_track; /* of who was proposed */
 };

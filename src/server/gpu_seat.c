@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "server/gpu_policy.h"
+#include "server/plain.h"
 
 static uint32_t hooks_of(const struct policy *policy)
 {
@@ -21,6 +22,7 @@ static uint32_t hooks_of(const struct policy *policy)
 struct seat *seat_new(struct gpu *gpu, struct vgpu *vgpu, struct policy *policy, const char *file)
 {
 	struct seat *seat = calloc(1, sizeof(*seat));
+	const struct policy_tunable *tunables;
 
 	if (!seat) {
 		policy_put(policy);
@@ -30,12 +32,17 @@ struct seat *seat_new(struct gpu *gpu, struct vgpu *vgpu, struct policy *policy,
 			       .vgpu = vgpu,
 			       .policy = policy,
 			       .hooks = hooks_of(policy),
+			       .number = ++gpu->seats,
 			       .since_ns = bf_now_ns(),
 			       .since_s = time(NULL) };
 	snprintf(seat->name, sizeof(seat->name), "%s", policy_name(policy));
 	snprintf(seat->what, sizeof(seat->what), "%s", policy_what(policy));
 	snprintf(seat->file, sizeof(seat->file), "%s", file);
 	snprintf(seat->pinned, sizeof(seat->pinned), "%s", policy_pinned(policy));
+	plain_make(seat->what);
+	plain_make(seat->file);
+	tunables = policy_tunables(policy, &seat->tunable_count);
+	memcpy(seat->tunables, tunables, sizeof(seat->tunables));
 	return seat;
 }
 
@@ -189,11 +196,28 @@ struct seat *seat_take(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat)
 	return before;
 }
 
+/* One that is out may not have been let go of yet. */
+static bool decides(const struct seat *seat)
+{
+	struct policy_info info = { .is_out = true };
+
+	if (seat)
+		seat_info(seat, &info);
+	return !info.is_out;
+}
+
 const char *policy_name_of(const struct gpu *gpu, const struct vgpu *vgpu)
 {
-	const struct seat *seat = vgpu ? vgpu->seat : gpu->seat;
+	if (vgpu && decides(vgpu->seat))
+		return vgpu->seat->name;
+	return decides(gpu->seat) ? gpu->seat->name : "built-in";
+}
 
-	return seat && seat->policy ? seat->name : "built-in";
+const char *policy_who_decides(const struct gpu *gpu, const struct vgpu *vgpu)
+{
+	const char *name = policy_name_of(gpu, vgpu);
+
+	return strcmp(name, "built-in") != 0 ? name : "the built-in";
 }
 
 void policy_leave(struct vgpu *vgpu)
@@ -236,8 +260,9 @@ static void reap(struct gpu *gpu, struct seat *seat)
 	decisions_settle(gpu);
 	gpu_unlock(gpu);
 	turner_wake(gpu);
-	bf_log(BF_LOG_WARN, "policy %s%s%s is out: %s; the built-in decides", seat->name,
-	       seat->vgpu ? " of " : "", seat->vgpu ? seat->vgpu->name : "", info.why);
+	/* The main thread alone, which is here, gives and takes places. */
+	bf_log(BF_LOG_WARN, "policy %s%s%s is out: %s; %s decides", seat->name, seat->vgpu ? " of " : "",
+	       seat->vgpu ? seat->vgpu->name : "", info.why, policy_who_decides(gpu, seat->vgpu));
 	policy_put(policy);
 }
 

@@ -345,6 +345,7 @@ int gpu_server_main(int hall)
 		gpu.socket[0] = 0;
 		status = 1;
 	} else {
+		policies_begin(&gpu);
 		if (gpu.settings.policy[0])
 			policy_configure(&gpu);
 		gpu_hall_tell_all(&gpu);

@@ -303,10 +303,12 @@ static int run(struct belfryd *belfryd)
 	config_init(&config);
 	if (read_config(belfryd, &config, &err))
 		status = fail(&err);
-	else if (belfryd->is_check)
-		puts("ok");
-	else
+	else if (!belfryd->is_check)
 		status = serve(belfryd, &config);
+	else if (config_check_policy(&config, true, &err))
+		status = fail(&err);
+	else
+		puts("ok");
 	config_free(&config);
 	return status;
 }

@@ -79,3 +79,14 @@ int policy_file_read(const char *name, struct policy_file *file, struct bf_error
 	}
 	return rc;
 }
+
+size_t policy_file_sets(char *text, const char *between, const char **sets)
+{
+	size_t count = 0;
+	char *rest = NULL;
+
+	for (char *set = strtok_r(text, between, &rest); set && count < POLICY_FILE_SETS_MAX;
+	     set = strtok_r(NULL, between, &rest))
+		sets[count++] = set;
+	return count;
+}

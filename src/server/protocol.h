@@ -27,8 +27,8 @@ enum protocol_op {
 	PROTOCOL_RELOAD, /* read the configuration again */
 	/* The policy of a vGPU (name), or of a GPU (gpu). */
 	PROTOCOL_POLICY_LOAD,	/* the object comes with the next message: see below */
-	PROTOCOL_POLICY_UNLOAD, /* the built-in decides from now on */
-	PROTOCOL_POLICY_LIST,	/* body: all of a GPU, or the one of a vGPU */
+	PROTOCOL_POLICY_UNLOAD, /* body: which it was, and who decides from now on */
+	PROTOCOL_POLICY_LIST,	/* body: all of a GPU, or those that are asked about a vGPU */
 	PROTOCOL_POLICY_DUMP,	/* body: what it says of itself */
 	PROTOCOL_POLICY_FOLLOW, /* decisions as they are made: see below */
 	PROTOCOL_STATUS,	/* internal: daemon to GPU server */

@@ -89,7 +89,11 @@ int router_config_start(struct router *router, struct bf_error *err)
 /* After the socket is ours. */
 void router_config_begin(struct router *router)
 {
+	struct bf_error err = { 0 };
+
 	bf_log_setup("belfryd", router->config.log);
+	if (config_check_policy(&router->config, false, &err))
+		bf_log(BF_LOG_ERROR, "%s; the built-in decides", err.text);
 	begin_listed(router);
 	read_state(router);
 	if (!router->options.is_private)
@@ -222,6 +226,9 @@ int router_config_reload(struct router *router, struct bf_error *err)
 
 	config_init(&fresh);
 	rc = options->read_config(options->context, &fresh, err);
+	/* Without the verifier, which may take long: what it says is the GPU servers' to find out. */
+	if (!rc)
+		rc = config_check_policy(&fresh, false, err);
 	if (rc) {
 		config_free(&fresh);
 		return rc;

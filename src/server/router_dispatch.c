@@ -317,6 +317,7 @@ static void without_gpu(struct router *router, struct router_ask *ask, struct ro
 
 static void by_name(struct router *router, struct router_ask *ask)
 {
+	const struct protocol_gpu *gpu = &ask->message.request.gpu;
 	struct router_vgpu *vgpu = router_vgpu_find(router, ask->message.request.name);
 	struct bf_error err = { 0 };
 
@@ -326,6 +327,10 @@ static void by_name(struct router *router, struct router_ask *ask)
 		router_refuse(router, ask, &err);
 	} else if (!vgpu->server) {
 		without_gpu(router, ask, vgpu);
+	} else if (gpu->kind != PROTOCOL_GPU_ANY && !router_server_is_of(vgpu->server, gpu)) {
+		bf_fail(&err, EINVAL, "%s: it is on %s, and another GPU was named; leave that out",
+			vgpu->name, vgpu->server->label);
+		router_refuse(router, ask, &err);
 	} else if (vgpu->server->phase == ROUTER_OFF && !router_server_begin(router, vgpu->server)) {
 		fail(router, ask, ENODEV, vgpu->server->failure);
 	} else {

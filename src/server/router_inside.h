@@ -153,6 +153,7 @@ void router_ask_own(struct router *router, enum protocol_op op, const struct rou
 char *router_hello(const struct router *router);
 
 /* router_servers.c */
+bool router_server_is_of(const struct router_server *server, const struct protocol_gpu *gpu);
 struct router_server *router_server_find(struct router *router, const struct protocol_gpu *gpu);
 struct router_server *router_server_add(struct router *router, const struct protocol_gpu *gpu,
 					struct bf_error *err);

@@ -44,12 +44,17 @@ static void name_server(const struct router *router, struct router_server *serve
 	snprintf(server->path, sizeof(server->path), "%.90s.soft-%08" PRIx32, router->socket, hash);
 }
 
+bool router_server_is_of(const struct router_server *server, const struct protocol_gpu *gpu)
+{
+	return server->gpu.kind == gpu->kind && server->gpu.index == gpu->index &&
+	       (gpu->kind != PROTOCOL_GPU_SOFT || !gpu->folder[0] ||
+		!strcmp(gpu->folder, server->gpu.folder));
+}
+
 struct router_server *router_server_find(struct router *router, const struct protocol_gpu *gpu)
 {
 	for (struct router_server *server = router->servers; server; server = server->next)
-		if (server->gpu.kind == gpu->kind && server->gpu.index == gpu->index &&
-		    (gpu->kind != PROTOCOL_GPU_SOFT || !gpu->folder[0] ||
-		     !strcmp(gpu->folder, server->gpu.folder)))
+		if (router_server_is_of(server, gpu))
 			return server;
 	return NULL;
 }

@@ -205,24 +205,33 @@ static int parse_timeslice(struct spec *spec, const char *text, struct bf_error 
 	return bf_parse_time(text, &spec->timeslice_us, err);
 }
 
+static const struct {
+	const char *key;
+	enum spec_part part;
+	int (*parse)(struct spec *spec, const char *text, struct bf_error *err);
+} known[] = {
+	{ "mem", SPEC_MEM, parse_mem },
+	{ "time", SPEC_TIME, parse_time },
+	{ "class", SPEC_CLASS, parse_class },
+	{ "objective", SPEC_OBJECTIVE, parse_objective },
+	{ "domain", SPEC_DOMAIN, parse_domain },
+	{ "timeslice", SPEC_TIMESLICE, parse_timeslice },
+	{ "interleave", SPEC_INTERLEAVE, parse_interleave },
+	{ "public", SPEC_PUBLIC, parse_public },
+};
+enum { KNOWN = sizeof(known) / sizeof(known[0]) };
+
+bool spec_has(const char *key)
+{
+	for (size_t i = 0; i < KNOWN; i++)
+		if (!strcmp(key, known[i].key))
+			return true;
+	return false;
+}
+
 int spec_parse(struct spec *spec, uint32_t *parts, const char *key, const char *value, struct bf_error *err)
 {
-	static const struct {
-		const char *key;
-		enum spec_part part;
-		int (*parse)(struct spec *spec, const char *text, struct bf_error *err);
-	} known[] = {
-		{ "mem", SPEC_MEM, parse_mem },
-		{ "time", SPEC_TIME, parse_time },
-		{ "class", SPEC_CLASS, parse_class },
-		{ "objective", SPEC_OBJECTIVE, parse_objective },
-		{ "domain", SPEC_DOMAIN, parse_domain },
-		{ "timeslice", SPEC_TIMESLICE, parse_timeslice },
-		{ "interleave", SPEC_INTERLEAVE, parse_interleave },
-		{ "public", SPEC_PUBLIC, parse_public },
-	};
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+	for (size_t i = 0; i < KNOWN; i++)
 		if (!strcmp(key, known[i].key)) {
 			int rc = known[i].parse(spec, value, err);
 
@@ -230,11 +239,7 @@ int spec_parse(struct spec *spec, uint32_t *parts, const char *key, const char *
 				*parts |= known[i].part;
 			return rc;
 		}
-	return bf_fail(
-		err, EINVAL,
-		"'%s': unknown; a vGPU has mem, time, class, objective, domain, timeslice, interleave and "
-		"public",
-		key);
+	return bf_fail(err, EINVAL, "'%s': unknown; a vGPU has " SPEC_KEYS, key);
 }
 
 void spec_merge(struct spec *spec, const struct spec *from, uint32_t parts)

@@ -48,6 +48,8 @@ int spec_check_name(const char *name, struct bf_error *err);
  * "objective" "p99=2ms" ("none" takes it away), "domain" NAME, "timeslice" "200us", "interleave" "high",
  * "public" "yes". Sets the bit of what was said in *parts. */
 int spec_parse(struct spec *spec, uint32_t *parts, const char *key, const char *value, struct bf_error *err);
+#define SPEC_KEYS "mem, time, class, objective, domain, timeslice, interleave, public"
+bool spec_has(const char *key); /* whether there is such a part */
 /* Take over from `from` the parts named. */
 void spec_merge(struct spec *spec, const struct spec *from, uint32_t parts);
 /* Whether the whole of it makes sense: request within limit, numbers in range, text ended. Specs from outside come

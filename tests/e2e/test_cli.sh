@@ -216,6 +216,8 @@ done <<'END'
 :2: gpus = 254
 :3: [vgpu A]\nmem = 1G
 :4: [vgpu a]\nmem = 1G\ntime = 60:50
+:3: [sharing]\npolicy = no_such_policy
+:4: [sharing]\npolicy = fair\npolicy_set = no_such=1
 END
 printf '[server]\nlog = error\n[vgpu a]\nmem = 1G\ntime = 40:100\n' >"$work/good.conf"
 well ok "$BELFRYD" --check --config "$work/good.conf"

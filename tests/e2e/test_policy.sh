@@ -194,15 +194,63 @@ timeout 20 "$belfry" explain b >"$work/out"
 has_line 'a slice may not be so short' "$work/out" || fail "explain does not tell what was clamped: $(cat "$work/out")"
 status 1 "$belfry" policy load "$objects/least.bpf.o" --set no_such=1
 says 'no_such' "a tunable that is not there"
+is_so 'p[0]["tunables"] == {"slice_us": 100, "offset": -3, "is_strict": 1, "large": 2**64 - 1, "mode": 1, "deep": -1}' ||
+	fail "tunables as they were set: $(of_policy 'p[0].get("tunables")')"
 status 0 "$belfry" policy load fair --vgpu a
+has_line 'fair decides about a now, in place of least' "$work/out" || fail "who decided about a vGPU: $(cat "$work/out")"
 [ "$(figure a policy)" = fair ] && [ "$(figure "" gpus.0.policy)" = least ] || fail "a vGPU's own policy"
 until_so is_so 'any(q["vgpu"] == "a" and q["hooks"][0]["calls"] > 5 for q in p)'
+is_so '[q["unasked"] for q in p[:2]] == [[], ["preempt"]]' ||
+	fail "the hooks that are not asked: $(of_policy '[q.get("unasked") for q in p]')"
+timeout 20 "$belfry" policy ls --vgpu a --json >"$work/out"
+python3 - "$work/out" <<'END' || fail "ls --vgpu: $(cat "$work/out")"
+import json, sys
+top = json.load(open(sys.argv[1]))[0]
+assert [p["policy"] for p in top["policies"]] == ["fair", "least", "built-in"] and top["decides"] == "fair", top
+END
 status 0 "$belfry" policy unload --vgpu a
+has_line 'fair was unloaded; least decides now' "$work/out" || fail "who decides about a vGPU now: $(cat "$work/out")"
 status 1 "$belfry" policy unload --vgpu a
+says 'a: no policy is loaded for it alone; least decides' "a vGPU without a policy of its own"
+status 1 "$belfry" policy dump --vgpu a
+says 'a: no policy is loaded for it alone; least decides' "what a policy that is not there says of itself"
+status 1 "$belfry" policy load "$objects/between.bpf.o" --vgpu a
+says "it has no hook that a vGPU's own policy is asked at: init, exit, dump" "a policy that would never be asked"
+# One of a vGPU's own that is put out leaves the GPU's, not the built-in.
+status 0 "$belfry" policy load "$objects/errs_later.bpf.o" --vgpu a
+own_is_out() { is_so 'any(q["vgpu"] == "a" and q["out"] for q in p)'; }
+until_so own_is_out
+until_so grep -q 'policy errs_later of a is out: .*; least decides' "$work/log"
+is_figure a policy least || fail "who decides in place of one that is out: $(figure a policy)"
+timeout 20 "$belfry" explain a >"$work/out"
+has_line 'Policy errs_later, its own, is out, .*; least decides' "$work/out" || fail "explain of one that is out: $(cat "$work/out")"
+status 0 "$belfry" policy unload --vgpu a
 status 1 "$belfry" policy load fair --vgpu nobody
 says 'no vGPU of this name' "a policy for nobody"
 status 0 "$belfry" policy unload
 has_line 'least was unloaded; the built-in decides' "$work/out" || fail "unload: $(cat "$work/out")"
+# What those that are gone decided is not told any more.
+timeout 20 "$belfry" explain a >"$work/out"
+has_line 'Policy' "$work/out" && fail "explain speaks of policies that are gone: $(cat "$work/out")"
+timeout 20 "$belfry" explain --json a >"$work/out"
+python3 - "$work/out" <<'END' || fail "explain --json speaks of policies that are gone: $(cat "$work/out")"
+import json, sys
+def find(at):
+    if isinstance(at, dict):
+        return at["policy"] if "policy" in at and "last_clamped" in at["policy"] else next(filter(None, map(find, at.values())), None)
+told = find(json.load(open(sys.argv[1])))
+assert told["last"] is None and told["last_clamped"] is None and told["decisions"] == 0, told
+END
+# The largest numbers stay what they are, and what is no text becomes some.
+status 0 "$belfry" policy load "$objects/extreme.bpf.o"
+is_so 'p[0]["tunables"] == {"most": 2**64 - 1}' || fail "the largest tunable: $(of_policy 'p[0]["tunables"]')"
+timeout 20 "$belfry" policy dump --json >"$work/out"
+python3 -c 'import json, sys; t = json.loads(open(sys.argv[1], "rb").read().decode())["text"]; assert t == "a??\u00e4\n?", repr(t)' "$work/out" ||
+	fail "a dump that is no text: $(cat "$work/out")"
+told_most() { timeout 20 "$belfry" explain --json "$1" | grep -qE '"(got|proposed)": *18446744073709551615\b'; }
+until_so is_so 'h["enqueue"]["calls"] > 0'
+until_so told_most a
+status 0 "$belfry" policy unload
 goes_on a
 goes_on b
 
@@ -393,14 +441,52 @@ is_policy fair || fail "a reload that changes nothing takes a policy away that w
 sed -i '/^policy/d' "$work/conf"
 status 0 "$belfry" reload
 until_so is_policy built-in
-echo 'policy = no_such_policy' >>"$work/conf"
+# What is wrong with it is said, at its line, by --check and by a reload, which then changes nothing.
+lines=$(wc -l <"$work/conf")
+while IFS='|' read -r text line; do
+	head -n "$lines" "$work/conf" >"$work/wrong"
+	printf '%b\n' "$line" >>"$work/wrong"
+	status 1 "$BELFRYD" --check --config "$work/wrong"
+	says "$work/wrong:$((lines + 1))" "--check of '$line'"
+	says "$text" "--check of '$line'"
+	cp "$work/conf" "$work/conf.good"
+	cp "$work/wrong" "$work/conf"
+	status 1 "$belfry" reload
+	says "$text" "reload with '$line'"
+	is_policy built-in || fail "a reload that was refused changed something: '$line'"
+	mv "$work/conf.good" "$work/conf"
+done <<'END'
+policy no_such_policy: neither a file|policy = no_such_policy
+policy /no/such.bpf.o: No such file|policy = /no/such.bpf.o
+'bogus' cannot be set|policy_set = bogus=5\npolicy = edf
+'margin_ns=x': not a whole number|policy_set = margin_ns=x\npolicy = edf
+'margin_ns': not NAME=VALUE|policy_set = margin_ns\npolicy = edf
+the built-in has nothing to set|policy_set = margin_ns=5
+the built-in has nothing to set|policy_set = margin_ns=5\npolicy = built-in
+END
+# What only the kernel can tell --check has found out; the router does not ask it, and its GPU server says so in the log.
+echo "policy = $objects/unverified.bpf.o" >>"$work/conf"
+status 1 "$BELFRYD" --check --config "$work/conf"
+says "the kernel's verifier refuses program" "--check of what the verifier refuses"
 status 0 "$belfry" reload
+until_so grep -q 'the configured policy is not loaded: .*unverified.bpf.o: the kernel' "$work/log"
+is_policy built-in || fail "a policy that is refused decides"
+kill "$daemon"
+until_so is_gone "$daemon"
+wait "$daemon" 2>/dev/null
+# A policy that is not there keeps nobody from starting.
+sed -i 's/^policy = .*/policy = no_such_policy/' "$work/conf"
+"$BELFRYD" --socket "$BELFRY_SOCKET" --gpu soft --config "$work/conf" >>"$work/log" 2>&1 &
+daemon=$!
+until_so answers
+grep -q "$work/conf:.*: policy no_such_policy: neither a file" "$work/log" || fail "a start without its policy is not told of"
 until_so grep -q 'the configured policy is not loaded: no_such_policy' "$work/log"
 is_policy built-in || fail "a policy that is not there decides"
 kill "$daemon"
 until_so is_gone "$daemon"
 wait "$daemon" 2>/dev/null
 sed -i 's/^policy = .*/policy = fair/' "$work/conf"
+status 0 "$BELFRYD" --check --config "$work/conf"
 "$BELFRYD" --socket "$BELFRY_SOCKET" --gpu soft --config "$work/conf" >>"$work/log" 2>&1 &
 daemon=$!
 until_so answers

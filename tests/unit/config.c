@@ -115,8 +115,9 @@ static void mistakes_are_told_with_their_line(void **state)
 		{ "[vgpu A]", "f:1: name 'A': not a name" },
 		{ "[server]\n\nspeed = 3", "f:3: speed: no key of [server]" },
 		{ "[sharing]\nspeed = 3", "f:2: speed: no key of [sharing]" },
-		{ "[vgpu a]\nspeed = 3", "f:2: 'speed': unknown" },
-		{ "[vgpu a]\nfrom = configuration", "f:2: 'from': unknown" },
+		{ "[vgpu a]\nspeed = 3", "f:2: speed: no key of [vgpu NAME]; there are mem, time" },
+		{ "[vgpu a]\nspeed = 3", "public, gpu, owner" },
+		{ "[vgpu a]\nfrom = configuration", "f:2: from: no key of [vgpu NAME]" },
 		{ "[server]\n= 3", "f:2: '': a key is missing" },
 		{ "[server]\nlog =", "f:2: 'log': a value is missing" },
 		{ "[server]\nlog = loud", "f:2: log 'loud': not known" },
@@ -157,6 +158,50 @@ static void mistakes_are_told_with_their_line(void **state)
 		if (!strstr(err.text, cases[i].told))
 			print_error("'%s' gives '%s'\n", cases[i].text, err.text);
 		assert_non_null(strstr(err.text, cases[i].told));
+		config_free(&config);
+	}
+}
+
+#define LEAST "policy = " BELFRY_BUILD_DIR "/tests/policies/least.bpf.o\n"
+
+static void policies_are_held_against_their_objects(void **state)
+{
+	static const struct {
+		const char *text, *told; /* NULL: it is right */
+	} cases[] = {
+		{ "", NULL },
+		{ "[sharing]\npolicy = built-in\n", NULL },
+		{ "[sharing]\n" LEAST, NULL },
+		{ "[sharing]\n" LEAST "policy_set = slice_us=7000  is_strict=false\n", NULL },
+		{ "[sharing]\npolicy = nosuch\n", "f:2: policy nosuch: neither a file nor" },
+		{ "[sharing]\n\npolicy = /no/such.o\n", "f:3: policy /no/such.o: No such file" },
+		{ "[sharing]\npolicy = /dev/null\n", "f:2: policy /dev/null: not a plain file" },
+		{ "[sharing]\npolicy = " BELFRY_BUILD_DIR "/tests/policies/wrong_hook.bpf.o\n",
+		  "there is no hook 'pikc'" },
+		{ "[sharing]\n" LEAST "policy_set = bogus=5\n",
+		  "f:3: policy_set: 'bogus' cannot be set: this policy has slice_us" },
+		{ "[sharing]\npolicy_set = slice_us=x\n" LEAST,
+		  "f:2: policy_set: 'slice_us=x': not a whole" },
+		{ "[sharing]\n" LEAST "policy_set = slice_us\n",
+		  "f:3: policy_set: 'slice_us': not NAME=VALUE" },
+		{ "[sharing]\npolicy_set = slice_us=1\n",
+		  "f:2: policy_set: the built-in has nothing to set" },
+		{ "[sharing]\npolicy = built-in\npolicy_set = slice_us=1\n",
+		  "f:3: policy_set: the built-in has nothing to set" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct bf_error err = { 0 };
+		struct config config;
+		int rc;
+
+		/* It is no mistake that keeps belfryd from starting. */
+		assert_int_equal(parse(&config, cases[i].text, &err), 0);
+		rc = config_check_policy(&config, false, &err);
+		if (cases[i].told ? !strstr(err.text, cases[i].told) : rc != 0)
+			fail_msg("'%s' gives '%s'", cases[i].text, err.text);
+		assert_int_equal(rc, -err.code);
 		config_free(&config);
 	}
 }
@@ -294,6 +339,7 @@ int main(void)
 		cmocka_unit_test(everything_that_can_be_said_is_understood),
 		cmocka_unit_test(nothing_said_is_the_default),
 		cmocka_unit_test(mistakes_are_told_with_their_line),
+		cmocka_unit_test(policies_are_held_against_their_objects),
 		cmocka_unit_test(limits_are_kept),
 		IN_FOLDER(drop_ins_come_after_in_the_order_of_their_names),
 		IN_FOLDER(a_named_file_has_to_be_there),

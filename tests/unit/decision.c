@@ -49,12 +49,30 @@ static void what_is_only_told_proposes_nothing(void **state)
 	assert_false(decision_proposes(BELFRY_HOOK_VGPU_INIT));
 }
 
+static void a_vgpus_own_is_not_asked_what_is_between_vgpus(void **state)
+{
+	char text[256];
+
+	(void)state;
+	assert_true(decision_is_asked(BELFRY_HOOK_PICK, true));
+	assert_true(decision_is_asked(BELFRY_HOOK_FAULT, true));
+	assert_true(decision_is_asked(BELFRY_HOOK_PREEMPT, false));
+	assert_false(decision_is_asked(BELFRY_HOOK_PREEMPT, true));
+	assert_false(decision_is_asked(BELFRY_HOOK_TICK, true));
+	assert_false(decision_is_asked(BELFRY_HOOK_MEM_PRESSURE, true));
+	assert_false(decision_is_asked(BELFRY_HOOK_MODULE_LOAD, false));
+	assert_string_equal(decision_own_hooks(text, sizeof(text)),
+			    "init, exit, dump, vgpu_init, vgpu_exit, vgpu_set, ctx_init, enqueue, pick, "
+			    "running, stopping, mem_alloc, objective_missed, fault");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(clamps_are_told_by_name),
 		cmocka_unit_test(numbers_mean_what_the_hook_says),
 		cmocka_unit_test(what_is_only_told_proposes_nothing),
+		cmocka_unit_test(a_vgpus_own_is_not_asked_what_is_between_vgpus),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

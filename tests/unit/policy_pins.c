@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -198,6 +199,78 @@ static void pins_of_the_dead_are_replaced_and_those_of_the_next_kept(void **stat
 	assert_false(has_entry(bpffs, "belfry"));
 }
 
+/* In a process that is killed before it can remove anything. */
+static void leave_pins(const char *pins)
+{
+	struct policy_options options = { .pin_folder = pins };
+	int status = 0;
+	pid_t pid = fork();
+
+	if (!pid) {
+		load_object("least", &options);
+		raise(SIGKILL);
+		_exit(1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(WTERMSIG(status), SIGKILL);
+	assert_in_range(count_entries(pins), 5, 16);
+}
+
+static void what_a_gpu_server_that_was_killed_has_pinned_is_removed_and_nothing_else(void **state)
+{
+	const char *bpffs = private_bpffs();
+	char own[128], of_gpu[160], of_vgpu[160], others[160], outside[64], link[160], linked[160];
+
+	(void)state;
+	snprintf(own, sizeof(own), "%s/belfry/gpu0", bpffs);
+	snprintf(of_gpu, sizeof(of_gpu), "%s/least", own);
+	snprintf(of_vgpu, sizeof(of_vgpu), "%s/vgpu3/least", own);
+	snprintf(others, sizeof(others), "%s/belfry/gpu01/least", bpffs);
+	snprintf(outside, sizeof(outside), "%s/outside", bpffs);
+	snprintf(link, sizeof(link), "%s/link", own);
+	leave_pins(of_gpu);
+	leave_pins(of_vgpu);
+	leave_pins(others);
+	leave_pins(outside);
+	assert_int_equal(symlink(outside, link), 0);
+	policy_clear_pins(own);
+	assert_false(has_entry(bpffs, "belfry/gpu0"));
+	assert_in_range(count_entries(others), 5, 16);
+	assert_in_range(count_entries(outside), 5, 16);
+
+	/* Not through a link, not outside of a bpffs, and not the bpffs itself. */
+	snprintf(linked, sizeof(linked), "%s/linked", bpffs);
+	assert_int_equal(symlink(outside, linked), 0);
+	policy_clear_pins(linked);
+	policy_clear_pins(bpffs);
+	assert_in_range(count_entries(outside), 5, 16);
+	assert_true(has_entry(bpffs, "linked"));
+	assert_int_equal(unlink(linked), 0);
+	policy_clear_pins("/no/such/folder");
+
+	snprintf(own, sizeof(own), "%s/belfry/gpu01", bpffs);
+	policy_clear_pins(own);
+	assert_false(has_entry(bpffs, "belfry"));
+	policy_clear_pins(outside);
+	assert_false(has_entry(bpffs, "outside"));
+}
+
+static void folders_outside_of_a_bpffs_are_left_alone(void **state)
+{
+	char folder[32] = "/tmp/belfry-pin-XXXXXX", file[64];
+	FILE *made;
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	snprintf(file, sizeof(file), "%s/file", folder);
+	made = fopen(file, "we");
+	assert_non_null(made);
+	fclose(made);
+	policy_clear_pins(folder);
+	assert_int_equal(unlink(file), 0);
+	assert_int_equal(rmdir(folder), 0);
+}
+
 static void assert_is_not_pinned(const char *folder, const char *words)
 {
 	struct policy_options options = { .pin_folder = folder };
@@ -243,6 +316,8 @@ int main(void)
 		cmocka_unit_test(maps_are_pinned_as_long_as_the_policy_is_there),
 		cmocka_unit_test(pins_that_are_removed_from_outside_stop_nothing),
 		cmocka_unit_test(pins_of_the_dead_are_replaced_and_those_of_the_next_kept),
+		cmocka_unit_test(what_a_gpu_server_that_was_killed_has_pinned_is_removed_and_nothing_else),
+		cmocka_unit_test(folders_outside_of_a_bpffs_are_left_alone),
 		cmocka_unit_test(where_nothing_can_be_pinned_a_policy_works_without),
 	};
 

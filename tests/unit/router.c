@@ -55,6 +55,15 @@ static void requests_go_to_the_gpu_they_are_about(void **state)
 	request.gpu.index = 7;
 	assert_int_equal(stage_ask(stage, &request, &reply, &err), -ENODEV);
 	assert_non_null(strstr(err.text, "GPU 7"));
+	/* A vGPU and a GPU that it is not on are a mistake. */
+	request = talk_request(PROTOCOL_POLICY_LOAD, "b");
+	request.gpu = (struct protocol_gpu){ .kind = PROTOCOL_GPU_NV, .index = 1 };
+	assert_int_equal(stage_ask(stage, &request, &reply, &err), 0);
+	request.gpu.index = 0;
+	assert_int_equal(stage_ask(stage, &request, &reply, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "b: it is on GPU 1, and another GPU was named"));
+	request.gpu.index = 7;
+	assert_int_equal(stage_ask(stage, &request, &reply, &err), -EINVAL);
 	assert_int_equal(stage_ask_op(stage, PROTOCOL_HOLD, "nobody", &err), -ENOENT);
 	assert_non_null(strstr(err.text, "nobody: no vGPU of this name; belfry ls"));
 }
@@ -579,6 +588,10 @@ static void reload_makes_changes_and_removes(void **state)
 	stage_write(stage->config, "[sharing]\nround = 50\n");
 	assert_int_equal(stage_ask_op(stage, PROTOCOL_RELOAD, NULL, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "conf:2: time '50': no unit"));
+	stage_write(stage->config, "[sharing]\nround = 40ms\npolicy = no_such\n");
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_RELOAD, NULL, &err), -ENOENT);
+	assert_non_null(strstr(err.text, "conf:3: policy no_such: neither a file nor"));
+	assert_int_equal(stage->fakes[0].settings.round_us, 50000);
 	assert_int_equal(stage_ask_op(stage, PROTOCOL_REPORT, "three", &err), 0);
 	/* What is in use stays. */
 	stage->refuses_removal = true;
