@@ -101,6 +101,15 @@ static int usage(const struct policy_command *command, const char *why)
 	return cli_usage(name, why);
 }
 
+static void help(const struct policy_command *command)
+{
+	char names[256];
+
+	fputs(command->help, stdout);
+	if (strchr(command->options, 'S')) /* whose tunables are set, or only looked at */
+		printf("\nThose that come with Belfry: %s.\n", policy_shipped(names, sizeof(names)));
+}
+
 /* 0, or an exit status plus 1 so that --help can end well. */
 static int parse(int argc, char **argv, const struct policy_command *command, struct policy_args *args)
 {
@@ -110,7 +119,7 @@ static int parse(int argc, char **argv, const struct policy_command *command, st
 	opterr = 0;
 	for (int option; !rc && (option = getopt_long(argc, argv, "o:h", long_options, NULL)) != -1;) {
 		if (option == 'h') {
-			fputs(command->help, stdout);
+			help(command);
 			return CLI_OK + 1;
 		}
 		if (option == '?' || !strchr(command->options, option))
@@ -132,7 +141,8 @@ int policy_args_request(const struct policy_args *args, struct protocol_request 
 {
 	if (args->vgpu) {
 		snprintf(request->name, sizeof(request->name), "%s", args->vgpu);
-		return 0;
+		if (!args->is_gpu_said)
+			return report_check_place(err);
 	}
 	return report_choose(&args->which, &request->gpu, err);
 }

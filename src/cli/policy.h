@@ -38,6 +38,13 @@ extern const struct policy_command policy_load_command, policy_unload_command, p
 int policy_args_request(const struct policy_args *args, struct protocol_request *request,
 			struct bf_error *err);
 
+/* policy_shipped.c: the names of those that come with Belfry, "edf, fair"; and an object, as policy_file_read does. */
+const char *policy_shipped(char *to, size_t room);
+int policy_object_read(const char *name, struct policy_file *file, struct bf_error *err);
+/* policy_about.c: lines about a policy of belfryd's answer: what is never asked, tunables, maps. */
+struct json_object;
+void policy_about(struct json_object *policy);
+
 /* policy_names.c: who is meant by a number of a decision. */
 struct policy_names;
 struct policy_names *policy_names_new(const struct protocol_gpu *gpu);

@@ -39,6 +39,14 @@ static struct verdict verify(const struct policy_args *args, const struct policy
 	return verdict;
 }
 
+static void print_tunable(const struct policy_tunable *tunable)
+{
+	if (tunable->is_signed)
+		printf("  tunable: %s=%" PRId64 "\n", tunable->name, tunable->value);
+	else
+		printf("  tunable: %s=%" PRIu64 "\n", tunable->name, (uint64_t)tunable->value);
+}
+
 static void print_description(const char *path, const struct policy_description *what)
 {
 	printf("%s: policy %s, of ABI %u\n", path, what->policy.name, what->policy.abi);
@@ -49,8 +57,10 @@ static void print_description(const char *path, const struct policy_description 
 		if (what->hooks >> hook & 1)
 			printf(" %s", policy_hook_name((enum belfry_hook)hook));
 	printf("\n");
+	if (what->hooks >> BELFRY_HOOK_MODULE_LOAD & 1)
+		printf("  %s is not asked yet\n", policy_hook_name(BELFRY_HOOK_MODULE_LOAD));
 	for (size_t i = 0; i < what->tunable_count; i++)
-		printf("  tunable: %s=%" PRId64 "\n", what->tunables[i].name, what->tunables[i].value);
+		print_tunable(&what->tunables[i]);
 	for (size_t i = 0; i < what->map_count; i++)
 		printf("  map: %s\n", what->maps[i]);
 }
@@ -58,15 +68,21 @@ static void print_description(const char *path, const struct policy_description 
 static struct json_object *description_json(const char *path, const struct policy_description *what)
 {
 	struct json_object *top = json_object_new_object(), *hooks = json_object_new_array(),
-			   *tunables = json_object_new_object(), *maps = json_object_new_array();
+			   *tunables = json_object_new_object(), *maps = json_object_new_array(),
+			   *unasked = json_object_new_array();
 
 	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
 		if (what->hooks >> hook & 1)
 			json_object_array_add(
 				hooks, json_object_new_string(policy_hook_name((enum belfry_hook)hook)));
+	if (what->hooks >> BELFRY_HOOK_MODULE_LOAD & 1)
+		json_object_array_add(unasked,
+				      json_object_new_string(policy_hook_name(BELFRY_HOOK_MODULE_LOAD)));
 	for (size_t i = 0; i < what->tunable_count; i++)
 		json_object_object_add(tunables, what->tunables[i].name,
-				       json_object_new_int64(what->tunables[i].value));
+				       what->tunables[i].is_signed
+					       ? json_object_new_int64(what->tunables[i].value)
+					       : json_object_new_uint64((uint64_t)what->tunables[i].value));
 	for (size_t i = 0; i < what->map_count; i++)
 		json_object_array_add(maps, json_object_new_string(what->maps[i]));
 	json_object_object_add(top, "file", json_object_new_string(path));
@@ -74,6 +90,7 @@ static struct json_object *description_json(const char *path, const struct polic
 	json_object_object_add(top, "what", json_object_new_string(what->policy.what));
 	json_object_object_add(top, "abi", json_object_new_int64(what->policy.abi));
 	json_object_object_add(top, "hooks", hooks);
+	json_object_object_add(top, "unasked", unasked);
 	json_object_object_add(top, "tunables", tunables);
 	json_object_object_add(top, "maps", maps);
 	return top;
@@ -109,10 +126,10 @@ static int check(struct policy_args *args)
 	struct policy_description what;
 	struct bf_error err = { 0 }, why = { 0 };
 	struct verdict verdict;
-	int rc = policy_file_read(args->name, &file, &err);
+	int rc = policy_object_read(args->name, &file, &err);
 
 	if (!rc) {
-		rc = policy_describe(file.bytes, file.size, &what, &why);
+		rc = policy_describe(file.bytes, file.size, args->sets, args->set_count, &what, &why);
 		if (rc)
 			bf_fail(&err, why.code, "%.100s: %.270s", file.path, why.text);
 	}

@@ -186,7 +186,7 @@ static void print_text(const struct follow *follow, const struct record_entry *e
 
 static void put(struct json_object *to, const char *key, uint64_t value)
 {
-	json_object_object_add(to, key, json_object_new_int64((int64_t)value));
+	json_object_object_add(to, key, json_object_new_uint64(value));
 }
 
 static void put_text(struct json_object *to, const char *key, const char *text)

@@ -22,7 +22,7 @@ static const char load_help[] =
 	"  --set K=V      a tunable of the policy; as often as needed. belfry policy check lists them\n"
 	"  --json         tell what was loaded as JSON\n"
 	"\n"
-	"NAME, where there is no such file, is one that comes with Belfry, such as fair.\n";
+	"NAME, where there is no such file, is one that comes with Belfry.\n";
 
 enum { LOG_LINES = 16 };
 
@@ -62,15 +62,15 @@ static int fill(const struct policy_args *args, const char *path, struct protoco
 
 static void print_log(const char *log)
 {
-	int line = 0;
+	const char *at = log;
 
-	for (const char *at = log; *at && line < LOG_LINES; line++) {
+	for (int line = 0; *at && line < LOG_LINES; line++) {
 		size_t length = strcspn(at, "\n");
 
 		fprintf(stderr, "  %.*s\n", (int)length, at);
 		at += length + (at[length] == '\n');
 	}
-	if (line == LOG_LINES)
+	if (*at)
 		fputs("  ...; belfry policy check shows all of it\n", stderr);
 }
 
@@ -86,7 +86,7 @@ static void print_hooks(struct json_object *hooks)
 static int print_loaded(const char *body, bool is_json)
 {
 	struct json_object *top = body ? json_tokener_parse(body) : NULL;
-	const char *pinned = report_text(top, "pinned", ""), *vgpu = report_text(top, "vgpu", NULL);
+	const char *vgpu = report_text(top, "vgpu", NULL);
 
 	if (is_json) {
 		report_print(top);
@@ -95,8 +95,7 @@ static int print_loaded(const char *body, bool is_json)
 		       vgpu ? "about" : "on GPU", vgpu ? vgpu : report_text(top, "gpu", "?"),
 		       report_text(top, "replaced", "?"));
 		print_hooks(report_at(top, "hooks"));
-		if (pinned[0] == '/')
-			printf("  maps: %s\n", pinned);
+		policy_about(top);
 	}
 	json_object_put(top);
 	return CLI_OK;
@@ -121,7 +120,7 @@ static int load(struct policy_args *args)
 	struct bf_error err = { 0 };
 	cleanup_free char *body = NULL;
 	cleanup_close int memory = -1, sock = -1;
-	int rc = policy_file_read(args->name, &file, &err);
+	int rc = policy_object_read(args->name, &file, &err);
 
 	if (!rc)
 		rc = fill(args, file.path, &policy, &err);
@@ -150,7 +149,7 @@ const struct policy_command policy_load_command = { "load", load_help, "gsvSj",
 static const char unload_help[] =
 	"usage: belfry policy unload [OPTION...]\n"
 	"\n"
-	"Have the built-in policy decide again, from now on.\n"
+	"Have the built-in policy decide again, from now on; or for a vGPU, its GPU's policy.\n"
 	"\n"
 	"  --gpu GPU      on which GPU: a number, soft or soft:N (the only one there is)\n"
 	"  --soft CONFIG  on which software GPU, by name=NAME\n"

@@ -11,8 +11,8 @@ static const char ls_help[] =
 	"usage: belfry policy ls [OPTION...]\n"
 	"\n"
 	"List the policies that are loaded, of all GPUs, what each hook was called and what it cost, how\n"
-	"often it left the decision to the built-in, and how often what it proposed was changed; or why\n"
-	"one is out.\n"
+	"often it took too long, left the decision to the built-in, and had what it proposed changed; its\n"
+	"tunables, and where its maps are pinned; or why one is out.\n"
 	"\n"
 	"  --gpu GPU      of this GPU: a number, soft or soft:N\n"
 	"  --soft CONFIG  of this software GPU, by name=NAME\n"
@@ -21,10 +21,11 @@ static const char ls_help[] =
 
 static void print_hook(struct json_object *hook)
 {
-	printf("  %-18s %10lld %9.1f %9.1f %9lld %8lld %7lld\n", report_text(hook, "hook", "?"),
+	printf("  %-16s %10lld %8.1f %9.1f %6lld %8lld %7lld %6lld\n", report_text(hook, "hook", "?"),
 	       (long long)report_number(hook, "calls"), report_real(hook, "mean_us"),
-	       report_real(hook, "most_us"), (long long)report_number(hook, "defaults"),
-	       (long long)report_number(hook, "clamped"), (long long)report_number(hook, "errors"));
+	       report_real(hook, "most_us"), (long long)report_number(hook, "late"),
+	       (long long)report_number(hook, "defaults"), (long long)report_number(hook, "clamped"),
+	       (long long)report_number(hook, "errors"));
 }
 
 static void print_since(struct json_object *policy)
@@ -42,30 +43,47 @@ static void print_policy(struct json_object *policy, const char *gpu)
 {
 	struct json_object *hooks = report_at(policy, "hooks");
 	const char *vgpu = report_text(policy, "vgpu", NULL), *why = report_text(policy, "why", NULL);
+	const char *decides = report_text(policy, "decides", "built-in");
 
 	printf("%s on %s%s", report_text(policy, "policy", "?"), vgpu ? "" : "GPU ", vgpu ? vgpu : gpu);
 	print_since(policy);
 	if (why)
-		printf("; OUT for %.1f s: %s; the built-in decides",
-		       (double)report_number(policy, "out_ns") / 1e9, why);
+		printf("; OUT for %.1f s: %s; %s%s decides", (double)report_number(policy, "out_ns") / 1e9,
+		       why, strcmp(decides, "built-in") ? "" : "the ", decides);
 	printf("\n");
 	if (report_text(policy, "what", "")[0])
 		printf("  %s\n", report_text(policy, "what", ""));
+	policy_about(policy);
 	if (!json_object_is_type(hooks, json_type_array) || !json_object_array_length(hooks))
 		return;
-	printf("  %-18s %10s %9s %9s %9s %8s %7s\n", "HOOK", "CALLS", "MEAN us", "WORST us", "DEFAULTS",
-	       "CLAMPED", "ERRORS");
+	printf("  %-16s %10s %8s %9s %6s %8s %7s %6s\n", "HOOK", "CALLS", "MEAN us", "WORST us", "LATE",
+	       "DEFAULTS", "CLAMPED", "ERRORS");
 	for (size_t i = 0; i < json_object_array_length(hooks); i++)
 		print_hook(json_object_array_get_idx(hooks, i));
 }
 
-static void print_list(struct json_object *list)
+/* Two software GPUs may have the same number. */
+static bool is_alone(struct json_object *lists, const char *gpu)
 {
-	struct json_object *policies = report_at(list, "policies");
+	unsigned count = 0;
 
+	for (size_t i = 0; i < json_object_array_length(lists); i++)
+		count += !strcmp(report_text(json_object_array_get_idx(lists, i), "gpu", "?"), gpu);
+	return count == 1;
+}
+
+static void print_list(struct json_object *lists, size_t at)
+{
+	struct json_object *list = json_object_array_get_idx(lists, at);
+	struct json_object *policies = report_at(list, "policies");
+	const char *gpu = report_text(list, "gpu", "?");
+	char label[160];
+
+	if (!is_alone(lists, gpu))
+		gpu = report_label(gpu, report_text(list, "folder", ""), label, sizeof(label));
 	for (size_t i = 0;
 	     json_object_is_type(policies, json_type_array) && i < json_object_array_length(policies); i++)
-		print_policy(json_object_array_get_idx(policies, i), report_text(list, "gpu", "?"));
+		print_policy(json_object_array_get_idx(policies, i), gpu);
 }
 
 /* One GPU's, into the list. */
@@ -74,7 +92,7 @@ static int add(struct json_object *to, const struct protocol_request *request, s
 	struct protocol_reply reply;
 	cleanup_free char *body = NULL;
 	struct json_object *list;
-	char gpu[24];
+	char gpu[16];
 	int rc = talk_once(request, &reply, &body, err);
 
 	if (rc)
@@ -84,8 +102,10 @@ static int add(struct json_object *to, const struct protocol_request *request, s
 		json_object_put(list);
 		return bf_fail(err, EPROTO, "belfryd's answer makes no sense; restart it");
 	}
-	snprintf(gpu, sizeof(gpu), reply.gpu.kind == PROTOCOL_GPU_SOFT ? "soft:%u" : "%u", reply.gpu.index);
-	json_object_object_add(list, "gpu", json_object_new_string(gpu));
+	json_object_object_add(list, "gpu",
+			       json_object_new_string(report_number_of(&reply.gpu, gpu, sizeof(gpu))));
+	if (reply.gpu.kind == PROTOCOL_GPU_SOFT)
+		json_object_object_add(list, "folder", json_object_new_string(reply.gpu.folder));
 	json_object_array_add(to, list);
 	return 0;
 }
@@ -128,7 +148,7 @@ static int ls(struct policy_args *args)
 	if (args->is_json)
 		report_print(lists);
 	for (size_t i = 0; !args->is_json && i < json_object_array_length(lists); i++)
-		print_list(json_object_array_get_idx(lists, i));
+		print_list(lists, i);
 	if (!args->is_json && !json_object_array_length(lists))
 		puts("no GPU is in use, and so no policy");
 	json_object_put(lists);

@@ -1,7 +1,9 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,9 +28,10 @@ static int check_name(const char *name, struct bf_error *err)
 	size_t length = strlen(name);
 
 	if (!length || length >= BELFRY_NAME_SIZE / 2 || !islower((unsigned char)name[0]))
-		return bf_fail(err, EINVAL,
-			       "'%.40s': a policy's name begins with a small letter and has at most %d", name,
-			       BELFRY_NAME_SIZE / 2 - 1);
+		return bf_fail(
+			err, EINVAL,
+			"'%.40s': a policy's name begins with a small letter and has at most %d characters",
+			name, BELFRY_NAME_SIZE / 2 - 1);
 	for (const char *c = name; *c; c++)
 		if (!islower((unsigned char)*c) && !isdigit((unsigned char)*c) && *c != '_')
 			return bf_fail(err, EINVAL,
@@ -69,7 +72,7 @@ static const char *include_option(char *to, size_t room)
 {
 	static const char *const candidates[] = { "../include/belfry/policy.h", "include/belfry/policy.h",
 						  NULL };
-	char path[4096];
+	char path[PATH_MAX], folder[PATH_MAX];
 	char *end;
 
 	to[0] = 0;
@@ -78,8 +81,10 @@ static const char *include_option(char *to, size_t room)
 	end = strstr(path, "/belfry/policy.h");
 	if (end && (size_t)(end - path) + sizeof(" -I ") < room) {
 		*end = 0;
-		if (strcmp(path, "/usr/bin/../include"))
-			snprintf(to, room, " -I %.*s", (int)room - 8, path);
+		if (!realpath(path, folder))
+			snprintf(folder, sizeof(folder), "%s", path);
+		if (strcmp(folder, "/usr/include"))
+			snprintf(to, room, " -I %.*s", (int)room - 8, folder);
 	}
 	return to;
 }
@@ -95,9 +100,10 @@ static int write_new(struct policy_args *args)
 	if (write_file(path, args->name, &err))
 		return cli_fail(&err);
 	printf("%s: written. Compile it with\n"
-	       "  clang -target bpf -O2 -g%s -idirafter /usr/include/$(uname -m)-linux-gnu -c %s -o %s.bpf.o\n"
+	       "  clang -target bpf -mcpu=v3 -O2 -g -Wall%s -idirafter /usr/include/$(uname -m)-linux-gnu "
+	       "-c %s -o %s.bpf.o\n"
 	       "and load it with\n"
-	       "  belfry policy load %s.bpf.o\n",
+	       "  belfry policy load ./%s.bpf.o\n",
 	       path, include_option(option, sizeof(option)), path, args->name, args->name);
 	return CLI_OK;
 }

@@ -12,6 +12,14 @@ static int play_with(struct policy_play *play, struct policy *policy, struct pla
 	return play_run(&play->workload, policy, PLAY_EVENTS_MAX, result, err);
 }
 
+static bool has_work(const struct workload *workload)
+{
+	for (unsigned i = 0; i < workload->vgpu_count; i++)
+		if (workload->vgpus[i].count || workload->vgpus[i].was.gpu_ns)
+			return true;
+	return false;
+}
+
 int policy_play_run(struct policy_play *play, FILE *record, struct policy *against, struct policy *with,
 		    struct bf_error *err)
 {
@@ -19,7 +27,7 @@ int policy_play_run(struct policy_play *play, FILE *record, struct policy *again
 
 	rewind(record);
 	rc = workload_read(record, &play->workload, err);
-	if (rc == -ENODATA)
+	if (rc == -ENODATA || (!rc && !has_work(&play->workload)))
 		return 0;
 	if (!rc)
 		rc = play_with(play, against, &play->baseline, err);
@@ -88,7 +96,7 @@ void policy_play_print(const struct policy_play *play)
 	const struct workload *workload = &play->workload;
 
 	if (!play->has_work) {
-		printf("the record says nothing of the work that there was: nothing can be played\n");
+		printf("the record says nothing of any work: nothing can be played\n");
 		return;
 	}
 	printf("the work of the record, %.1f s, played on a simulated GPU:\n", (double)workload->ns / 1e9);
@@ -108,7 +116,7 @@ void policy_play_print(const struct policy_play *play)
 
 static void put(struct json_object *to, const char *key, uint64_t value)
 {
-	json_object_object_add(to, key, json_object_new_int64((int64_t)value));
+	json_object_object_add(to, key, json_object_new_uint64(value));
 }
 
 static struct json_object *figures_json(const struct workload *workload, const struct workload_figures *f,

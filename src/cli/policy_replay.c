@@ -15,8 +15,8 @@ static const char replay_help[] =
 	"usage: belfry policy replay FILE --with FILE|NAME|built-in [OPTION...]\n"
 	"\n"
 	"What another policy would have made of a record of belfry policy record. First every decision is\n"
-	"put to it, at the time it was made and with what was known then, to tell where it would have\n"
-	"decided otherwise. Then the work of the record is played on a simulated GPU, under a policy to\n"
+	"put to it, at the time it was made and with what was known then, and its answers to pick and\n"
+	"preempt are compared, to tell where it would have decided otherwise. Then the work of the record is played on a simulated GPU, under a policy to\n"
 	"compare with and under the other, to tell what would have changed for whom.\n"
 	"\n"
 	"  --with POLICY     an object, a policy that comes with Belfry, or built-in\n"
@@ -46,7 +46,7 @@ static int load(const struct policy_args *args, const char *name, struct policy 
 		options.sets = args->sets;
 		options.set_count = args->set_count;
 	}
-	rc = policy_file_read(name, &file, err);
+	rc = policy_object_read(name, &file, err);
 	if (rc)
 		return rc;
 	*policy = policy_load(file.bytes, file.size, &options, NULL, &why);
@@ -97,26 +97,72 @@ static void print_difference(const struct replay_result *result, const struct re
 	       decision_value(d->hook, d->is_ns, d->at_ns, is_value, sizeof(is_value)));
 }
 
-static void print_text(const struct replay_result *result, const char *with)
+/* Hooks that propose something which is not compared: what came of it is not in the record, or is nobody's turn. A play asks
+ * those that are about turns. */
+static const enum belfry_hook not_compared[] = { BELFRY_HOOK_TICK, BELFRY_HOOK_ENQUEUE, BELFRY_HOOK_CTX_INIT,
+						 BELFRY_HOOK_MEM_ALLOC, BELFRY_HOOK_MEM_PRESSURE };
+enum { NOT_COMPARED = sizeof(not_compared) / sizeof(not_compared[0]), PLAYED = 2 };
+
+struct asked {
+	struct replay_result result;
+	uint32_t hooks; /* of the policy: a bit for each */
+};
+
+static void print_not_compared(const struct asked *asked, const char *with, size_t first, size_t end,
+			       const char *what)
 {
-	printf("%llu decisions in %.1f s (%llu lost); %s was asked %llu times: %llu the same, %llu others, "
-	       "%llu held to limits and promises\n",
-	       (unsigned long long)result->entries, (double)(result->last_ns - result->first_ns) / 1e9,
-	       (unsigned long long)result->lost, with, (unsigned long long)result->asked,
-	       (unsigned long long)result->same, (unsigned long long)result->different,
-	       (unsigned long long)result->clamped);
+	char names[96];
+	size_t used = 0;
+
+	for (size_t i = first; i < end; i++)
+		if (asked->hooks >> not_compared[i] & 1)
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+						 used ? " and " : "", policy_hook_name(not_compared[i]));
+	if (used)
+		printf("%s also decides by %s: %s\n", with, names, what);
+}
+
+static void print_heading(const struct replay_result *result, const char *with)
+{
+	if (result->asked)
+		printf("%llu decisions in %.1f s (%llu lost); %s was asked %llu times: %llu the same, "
+		       "%llu others, %llu held to limits and promises\n",
+		       (unsigned long long)result->entries,
+		       (double)(result->last_ns - result->first_ns) / 1e9, (unsigned long long)result->lost,
+		       with, (unsigned long long)result->asked, (unsigned long long)result->same,
+		       (unsigned long long)result->different, (unsigned long long)result->clamped);
+	else if (result->entries)
+		printf("none of the record's decisions (%llu) is a pick or a preempt: nothing can be "
+		       "compared\n",
+		       (unsigned long long)result->entries);
+	else
+		printf("the record has no decisions: nothing can be compared\n");
 	if (result->why[0])
 		printf("%s failed on the way: %s\n", with, result->why);
-	print_vgpus(result);
+}
+
+static void print_text(const struct asked *asked, const struct policy_play *play)
+{
+	const struct replay_result *result = &asked->result;
+	const char *with = play->with_name;
+
+	print_heading(result, with);
+	print_not_compared(asked, with, 0, PLAYED,
+			   play->has_work ? "not compared here, but the play below asks that too"
+					  : "not compared here");
+	print_not_compared(asked, with, PLAYED, NOT_COMPARED, "neither compared here nor played");
+	if (result->asked)
+		print_vgpus(result);
 	if (result->difference_count)
 		printf("the first differences, from the beginning of the record:\n");
 	for (size_t i = 0; i < result->difference_count; i++)
 		print_difference(result, &result->differences[i]);
+	policy_play_print(play);
 }
 
 static void put(struct json_object *to, const char *key, uint64_t value)
 {
-	json_object_object_add(to, key, json_object_new_int64((int64_t)value));
+	json_object_object_add(to, key, json_object_new_uint64(value));
 }
 
 static struct json_object *pair(const uint64_t *values)
@@ -163,8 +209,20 @@ static struct json_object *differences_json(const struct replay_result *result)
 	return list;
 }
 
-static void print_json(const struct replay_result *result, const struct policy_play *play)
+static struct json_object *not_compared_json(const struct asked *asked)
 {
+	struct json_object *list = json_object_new_array();
+
+	for (size_t i = 0; i < NOT_COMPARED; i++)
+		if (asked->hooks >> not_compared[i] & 1)
+			json_object_array_add(list,
+					      json_object_new_string(policy_hook_name(not_compared[i])));
+	return list;
+}
+
+static void print_json(const struct asked *asked, const struct policy_play *play)
+{
+	const struct replay_result *result = &asked->result;
 	struct json_object *top = json_object_new_object();
 
 	put(top, "decisions", result->entries);
@@ -175,6 +233,8 @@ static void print_json(const struct replay_result *result, const struct policy_p
 	put(top, "clamped", result->clamped);
 	put(top, "failed", result->failed);
 	put(top, "ns", result->last_ns - result->first_ns);
+	json_object_object_add(top, "cut_off", json_object_new_boolean(result->is_cut_off));
+	json_object_object_add(top, "not_compared", not_compared_json(asked));
 	json_object_object_add(top, "why", result->why[0] ? json_object_new_string(result->why) : NULL);
 	json_object_object_add(top, "vgpus", vgpus_json(result));
 	json_object_object_add(top, "differences", differences_json(result));
@@ -183,14 +243,24 @@ static void print_json(const struct replay_result *result, const struct policy_p
 	json_object_put(top);
 }
 
-static int ask_again(const struct policy_args *args, FILE *record, struct replay_result *result,
-		     struct bf_error *err)
+/* What is wrong with the record. */
+static int fail_record(const struct policy_args *args, const struct bf_error *why, struct bf_error *err)
+{
+	return bf_fail(err, why->code, "%.100s: %.270s", args->name, why->text);
+}
+
+static int ask_again(const struct policy_args *args, FILE *record, struct asked *asked, struct bf_error *err)
 {
 	struct policy *policy;
+	struct bf_error why = { 0 };
 	int rc = load(args, args->with, &policy, err);
 
-	if (!rc)
-		rc = replay_run(record, policy, (size_t)args->most, result, err);
+	if (rc)
+		return rc;
+	for (int hook = 0; policy && hook < BELFRY_HOOKS; hook++)
+		asked->hooks |= (uint32_t)policy_has(policy, (enum belfry_hook)hook) << hook;
+	if (replay_run(record, policy, (size_t)args->most, &asked->result, &why))
+		rc = fail_record(args, &why, err);
 	policy_put(policy);
 	return rc;
 }
@@ -201,6 +271,7 @@ static int play_again(const struct policy_args *args, FILE *record, struct polic
 {
 	const char *name = args->against ? args->against : built_in;
 	struct policy *against = NULL, *with = NULL;
+	struct bf_error why = { 0 };
 	int rc = load(args, name, &against, err);
 
 	if (!rc)
@@ -208,8 +279,8 @@ static int play_again(const struct policy_args *args, FILE *record, struct polic
 	snprintf(play->baseline_name, sizeof(play->baseline_name), "%s",
 		 against ? policy_name(against) : built_in);
 	snprintf(play->with_name, sizeof(play->with_name), "%s", with ? policy_name(with) : built_in);
-	if (!rc)
-		rc = policy_play_run(play, record, against, with, err);
+	if (!rc && policy_play_run(play, record, against, with, &why))
+		rc = fail_record(args, &why, err);
 	policy_put(against);
 	policy_put(with);
 	return rc;
@@ -217,7 +288,7 @@ static int play_again(const struct policy_args *args, FILE *record, struct polic
 
 static int replay(struct policy_args *args)
 {
-	struct replay_result result = { .entries = 0 };
+	struct asked asked = { .hooks = 0 };
 	struct policy_play play = { .has_work = false };
 	struct bf_error err = { 0 };
 	cleanup_file FILE *record = NULL;
@@ -225,21 +296,25 @@ static int replay(struct policy_args *args)
 
 	if (!args->with)
 		return cli_usage("policy replay", "say with which policy, by --with");
+	if (args->set_count && !strcmp(args->with, built_in))
+		return cli_usage("policy replay",
+				 "--set is for the policy of --with, and the built-in has nothing to set");
 	record = fopen(args->name, "re");
 	if (!record) {
 		bf_fail(&err, errno, "%s: %s", args->name, strerror(errno));
 		return cli_fail(&err);
 	}
-	rc = ask_again(args, record, &result, &err);
+	rc = ask_again(args, record, &asked, &err);
+	if (!rc && asked.result.is_cut_off)
+		fprintf(stderr, "belfry: %s: the last entry is cut off: what comes before is used\n",
+			args->name);
 	if (!rc)
 		rc = play_again(args, record, &play, &err);
-	if (!rc && args->is_json) {
-		print_json(&result, &play);
-	} else if (!rc) {
-		print_text(&result, args->with);
-		policy_play_print(&play);
-	}
-	replay_free(&result);
+	if (!rc && args->is_json)
+		print_json(&asked, &play);
+	else if (!rc)
+		print_text(&asked, &play);
+	replay_free(&asked.result);
 	policy_play_free(&play);
 	return rc ? cli_fail(&err) : CLI_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/folder.h"
 #include "base/own.h"
 #include "server/talk.h"
 
@@ -91,24 +92,63 @@ static int ask(const struct protocol_request *request, struct json_object **answ
 	return bf_fail(err, EPROTO, "belfryd's answer makes no sense; restart it");
 }
 
+static bool nobody_is_there(int rc)
+{
+	return rc == -ENOENT || rc == -ECONNREFUSED;
+}
+
+int report_check_place(struct bf_error *err)
+{
+	struct talk_place place;
+	cleanup_close int sock = -1;
+	int rc = talk_find(&place, err);
+
+	if (rc)
+		return rc;
+	sock = talk_connect(&place, err);
+	return sock >= 0 || (place.is_private && nobody_is_there(sock)) ? 0 : sock;
+}
+
 int report_hello(struct json_object **hello, struct bf_error *err)
 {
 	struct protocol_request request = talk_request(PROTOCOL_HELLO, NULL);
 	struct talk_place place;
-	cleanup_close int sock = -1;
 	int rc = talk_find(&place, err);
 
 	*hello = NULL;
 	if (rc)
 		return rc;
-	sock = talk_connect(&place, err);
-	if (sock == -ENOENT || sock == -ECONNREFUSED)
-		return 0;
-	if (sock < 0)
-		return sock;
 	rc = ask(&request, hello, err);
-	/* A private one may have ended meanwhile. */
-	return place.is_private && (rc == -ENOENT || rc == -ECONNREFUSED) ? 0 : rc;
+	return place.is_private && nobody_is_there(rc) ? 0 : rc;
+}
+
+const char *report_number_of(const struct protocol_gpu *gpu, char *to, size_t room)
+{
+	snprintf(to, room, gpu->kind == PROTOCOL_GPU_SOFT ? "soft:%u" : "%u", gpu->index);
+	return to;
+}
+
+/* What --soft name= would find it by; NULL: it is another user's, or lies elsewhere. */
+static const char *soft_name(const char *folder)
+{
+	char above[108];
+	size_t length;
+
+	if (bf_runtime_folder(above, sizeof(above), NULL))
+		return NULL;
+	length = strlen(above);
+	return !strncmp(folder, above, length) && !strncmp(folder + length, "/soft-", 6) ? folder + length + 6
+											 : NULL;
+}
+
+const char *report_label(const char *gpu, const char *folder, char *to, size_t room)
+{
+	const char *name = soft_name(folder);
+
+	if (!folder[0])
+		return gpu;
+	snprintf(to, room, "%s (%s%s)", gpu, name ? "name=" : "", name ? name : folder);
+	return to;
 }
 
 static bool is_meant(const struct cli_gpu *which, const struct protocol_gpu *gpu)
@@ -124,10 +164,36 @@ static bool is_meant(const struct cli_gpu *which, const struct protocol_gpu *gpu
 	return !link_folder(which->soft.name, folder, sizeof(folder), NULL) && !strcmp(folder, gpu->folder);
 }
 
+/* Those that may be meant, in words. */
+struct choice {
+	int count;
+	bool is_exact; /* one has the very name that was said, or that is meant where none is */
+	size_t used;
+	char names[256];
+};
+
+static void add_choice(struct choice *choice, const struct cli_gpu *which, const struct protocol_gpu *gpu,
+		       struct protocol_gpu *to)
+{
+	const char *name = which->is_said && which->is_soft ? soft_name(gpu->folder) : NULL;
+	char number[16], label[160];
+
+	report_number_of(gpu, number, sizeof(number));
+	if (choice->used < sizeof(choice->names))
+		choice->used += (size_t)snprintf(
+			choice->names + choice->used, sizeof(choice->names) - choice->used, "%s%s",
+			choice->count ? ", " : "", report_label(number, gpu->folder, label, sizeof(label)));
+	if (!choice->is_exact)
+		*to = *gpu;
+	choice->is_exact |= name && !strcmp(name, which->soft.name);
+	choice->count++;
+}
+
 int report_choose(const struct cli_gpu *which, struct protocol_gpu *gpu, struct bf_error *err)
 {
 	struct json_object *hello, *gpus;
-	int rc = report_hello(&hello, err), found = 0;
+	struct choice choice = { .count = 0 };
+	int rc = report_hello(&hello, err);
 
 	if (rc)
 		return rc;
@@ -136,17 +202,16 @@ int report_choose(const struct cli_gpu *which, struct protocol_gpu *gpu, struct 
 	     i++) {
 		struct protocol_gpu one = report_gpu(json_object_array_get_idx(gpus, i));
 
-		if (is_meant(which, &one)) {
-			*gpu = one;
-			found++;
-		}
+		if (is_meant(which, &one))
+			add_choice(&choice, which, &one, gpu);
 	}
 	json_object_put(hello);
-	if (!found)
+	if (!choice.count)
 		return bf_fail(err, ENOENT, "%s; run something on a vGPU first",
 			       which->is_said ? "this GPU is not in use" : "no GPU is in use");
-	if (found > 1)
-		return bf_fail(err, EINVAL, "%d GPUs are in use: say which with --gpu or --soft", found);
+	if (choice.count > 1 && !choice.is_exact)
+		return bf_fail(err, EINVAL, "%d GPUs are in use: %s; say which with --gpu or --soft",
+			       choice.count, choice.names);
 	return 0;
 }
 
@@ -224,7 +289,7 @@ int report_gather(const char *name, struct json_object **top, struct bf_error *e
 	json_object_object_add(*top, "gpus", json_object_new_array());
 	json_object_object_add(*top, "vgpus", json_object_new_array());
 	rc = report_hello(&hello, err);
-	if (rc)
+	if (rc && !nobody_is_there(rc))
 		return rc;
 	json_object_object_add(*top, "daemon", json_object_get(report_at(hello, "daemon")));
 	if (report_at(hello, "failed"))

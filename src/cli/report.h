@@ -14,8 +14,13 @@
  * name is not NULL. There is always something in *top, to be put; where no belfryd runs it is empty and that is no
  * error. An error may leave the rest in it. */
 int report_gather(const char *name, struct json_object **top, struct bf_error *err);
-/* The GPUs belfryd has, as its answer to PROTOCOL_HELLO tells. NULL and 0: no belfryd runs. */
+/* The GPUs belfryd has, as its answer to PROTOCOL_HELLO tells. NULL and 0: the user's own does not run. */
 int report_hello(struct json_object **hello, struct bf_error *err);
+/* Whether belfryd is where it was said to be. The user's own need not be. */
+int report_check_place(struct bf_error *err);
+/* "0", "soft:1"; and with that the name or the folder, "soft:1 (name=two)", where another looks the same. */
+const char *report_number_of(const struct protocol_gpu *gpu, char *to, size_t room);
+const char *report_label(const char *gpu, const char *folder, char *to, size_t room);
 /* The GPU of one entry of "gpus". */
 struct protocol_gpu report_gpu(struct json_object *gpu);
 /* The one GPU of belfryd's that is meant. -ENOENT: it has none in use. */

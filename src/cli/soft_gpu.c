@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "cli/soft.h"
 
-int cli_gpu_parse(const char *text, struct cli_gpu *gpu, struct bf_error *err)
+static int parse_gpu(const char *what, const char *text, struct cli_gpu *gpu, struct bf_error *err)
 {
 	const char *number = text;
 	long index = 0;
@@ -18,10 +18,15 @@ int cli_gpu_parse(const char *text, struct cli_gpu *gpu, struct bf_error *err)
 	gpu->is_soft = !strncmp(text, "soft", 4);
 	if (gpu->is_soft)
 		number = text[4] == ':' ? text + 5 : text[4] ? text : "0";
-	rc = bf_parse_number("--gpu", number, 0, gpu->is_soft ? SOFT_GPUS_MAX - 1 : 253, &index, err);
+	rc = bf_parse_number(what, number, 0, gpu->is_soft ? SOFT_GPUS_MAX - 1 : 253, &index, err);
 	gpu->index = (uint32_t)index;
 	gpu->is_said = true;
 	return rc;
+}
+
+int cli_gpu_parse(const char *text, struct cli_gpu *gpu, struct bf_error *err)
+{
+	return parse_gpu("--gpu", text, gpu, err);
 }
 
 int cli_gpu_parse_soft(const char *text, struct cli_gpu *gpu, struct bf_error *err)
@@ -33,14 +38,12 @@ int cli_gpu_parse_soft(const char *text, struct cli_gpu *gpu, struct bf_error *e
 int cli_gpu_default(struct cli_gpu *gpu, struct bf_error *err)
 {
 	const char *which = getenv("BELFRY_GPU"), *soft = getenv("BELFRY_SOFT");
-	int rc = 0;
+	struct bf_error why = { 0 };
 
 	*gpu = (struct cli_gpu){ .soft = link_default };
-	if (soft && *soft)
-		rc = link_config_parse(soft, &gpu->soft, err);
-	if (!rc && which && *which)
-		rc = cli_gpu_parse(which, gpu, err);
-	return rc;
+	if (soft && *soft && link_config_parse(soft, &gpu->soft, &why))
+		return bf_fail(err, why.code, "BELFRY_SOFT: %.360s", why.text);
+	return which && *which ? parse_gpu("BELFRY_GPU", which, gpu, err) : 0;
 }
 
 void cli_gpu_settle(struct cli_gpu *gpu)

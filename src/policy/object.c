@@ -192,8 +192,8 @@ static void describe_maps(struct bpf_object *bpf, struct policy_description *des
 	}
 }
 
-int policy_describe(const void *object, size_t bytes, struct policy_description *description,
-		    struct bf_error *err)
+int policy_describe(const void *object, size_t bytes, const char *const *sets, size_t set_count,
+		    struct policy_description *description, struct bf_error *err)
 {
 	struct object opened;
 	int rc = object_open(&opened, object, bytes, err);
@@ -205,21 +205,9 @@ int policy_describe(const void *object, size_t bytes, struct policy_description 
 	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
 		if (opened.programs[hook])
 			description->hooks |= 1u << hook;
+	rc = tunables_set(opened.bpf, sets, set_count, err);
 	description->tunable_count = tunables_list(opened.bpf, description->tunables, POLICY_TUNABLES_MAX);
 	describe_maps(opened.bpf, description);
-	object_close(&opened);
-	return 0;
-}
-
-int policy_check(const void *object, size_t bytes, const char *const *sets, size_t set_count,
-		 struct bf_error *err)
-{
-	struct object opened;
-	int rc = object_open(&opened, object, bytes, err);
-
-	if (rc)
-		return rc;
-	rc = tunables_set(opened.bpf, sets, set_count, err);
 	object_close(&opened);
 	return rc;
 }

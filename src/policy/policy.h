@@ -31,10 +31,6 @@ struct policy *policy_load(const void *object, size_t bytes, const struct policy
 struct policy *policy_get(struct policy *policy);
 void policy_put(struct policy *policy); /* the last one closes and unpins it; NULL is fine */
 
-/* Whether the object is in order and takes these tunables, as far as can be told without the kernel. */
-int policy_check(const void *object, size_t bytes, const char *const *sets, size_t set_count,
-		 struct bf_error *err);
-
 /* Remove whatever is pinned in a folder of ours in a bpffs, and the folder: left by one of us that was killed. Nothing
  * elsewhere is touched; where there is nothing to be done nothing is. */
 void policy_clear_pins(const char *folder);
@@ -83,7 +79,7 @@ struct policy_tunable {
 /* Those of a policy, as they were set. */
 const struct policy_tunable *policy_tunables(const struct policy *policy, size_t *count);
 
-/* What an object has, without loading it: for belfry policy check. */
+/* What an object has, with these tunables, as far as can be told without the kernel. */
 struct policy_description {
 	struct belfry_policy policy;
 	uint32_t hooks; /* a bit for each */
@@ -92,7 +88,7 @@ struct policy_description {
 	char maps[16][64]; /* names and kinds, for people */
 	size_t map_count;
 };
-int policy_describe(const void *object, size_t bytes, struct policy_description *description,
-		    struct bf_error *err);
+int policy_describe(const void *object, size_t bytes, const char *const *sets, size_t set_count,
+		    struct policy_description *description, struct bf_error *err);
 
 #endif

@@ -213,6 +213,15 @@ static int check_other(const struct record_entry *entry, const void *bytes, size
 	return entry->kind == RECORD_SHARE ? check_share(&is.share, err) : check_work(&is.work, err);
 }
 
+static int check_kind(const struct record_entry *entry, struct bf_error *err)
+{
+	if (entry->hook >= BELFRY_HOOKS || entry->decider > SCHED_BY_OWN_POLICY ||
+	    entry->kind >= RECORD_KINDS)
+		return bf_fail(err, EBADMSG, "not an entry of a record: hook %u, decided by %u, kind %u",
+			       entry->hook, entry->decider, entry->kind);
+	return 0;
+}
+
 int record_check(const void *bytes, size_t size, struct bf_error *err)
 {
 	const uint8_t *rest = (const uint8_t *)bytes + sizeof(struct record_entry);
@@ -222,12 +231,11 @@ int record_check(const void *bytes, size_t size, struct bf_error *err)
 	if (size < sizeof(entry))
 		return bf_fail(err, EBADMSG, "not an entry of a record: %zu bytes", size);
 	memcpy(&entry, bytes, sizeof(entry));
-	if (entry.hook >= BELFRY_HOOKS || entry.decider > SCHED_BY_OWN_POLICY || entry.kind >= RECORD_KINDS)
-		return bf_fail(err, EBADMSG, "not an entry of a record: hook %u, decided by %u, kind %u",
-			       entry.hook, entry.decider, entry.kind);
-	if (entry.kind != RECORD_DECISION)
+	rc = check_kind(&entry, err);
+	if (!rc && entry.kind != RECORD_DECISION)
 		return check_other(&entry, rest, size, err);
-	rc = check_sizes(&entry, size, err);
+	if (!rc)
+		rc = check_sizes(&entry, size, err);
 	return rc ? rc : check_ctx(&entry, rest, err);
 }
 
@@ -302,22 +310,29 @@ int record_read_header(FILE *from, struct bf_error *err)
 	return 0;
 }
 
+/* Why there is no more. */
+static int ended(FILE *from, enum record_got how, struct bf_error *err)
+{
+	return ferror(from) ? bf_fail(err, EIO, "the record cannot be read to its end") : (int)how;
+}
+
 int record_read(FILE *from, void *buffer, struct bf_error *err)
 {
 	struct record_entry entry;
 	size_t got = fread(&entry, 1, sizeof(entry), from);
 	int rc;
 
-	if (!got && feof(from))
-		return 0;
 	if (got != sizeof(entry))
-		return bf_fail(err, EBADMSG, "the record is cut off");
+		return ended(from, got ? RECORD_CUT_OFF : RECORD_END, err);
+	rc = check_kind(&entry, err);
+	if (rc)
+		return rc;
 	if (entry.bytes < sizeof(entry) || entry.bytes > RECORD_ENTRY_MAX)
 		return bf_fail(err, EBADMSG, "not an entry of a record: %" PRIu32 " bytes, at most %zu",
 			       entry.bytes, RECORD_ENTRY_MAX);
 	memcpy(buffer, &entry, sizeof(entry));
 	if (fread((uint8_t *)buffer + sizeof(entry), entry.bytes - sizeof(entry), 1, from) != 1)
-		return bf_fail(err, EBADMSG, "the record is cut off");
+		return ended(from, RECORD_CUT_OFF, err);
 	rc = record_check(buffer, entry.bytes, err);
-	return rc ? rc : 1;
+	return rc ? rc : RECORD_ENTRY;
 }

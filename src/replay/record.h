@@ -103,7 +103,9 @@ struct sched_share record_sched_share(const struct record_share *share);
 
 int record_write_header(FILE *to, struct bf_error *err);
 int record_read_header(FILE *from, struct bf_error *err);
-/* The next entry, in a buffer of RECORD_ENTRY_MAX: 1; 0 at the end; -errno: it is not one, or cut off. */
+/* The next entry, in a buffer of RECORD_ENTRY_MAX: enum record_got; -errno: it is not one, or cannot be read. A recorder that
+ * was killed leaves half an entry behind: what comes before is good. */
+enum record_got { RECORD_END, RECORD_ENTRY, RECORD_CUT_OFF };
 int record_read(FILE *from, void *buffer, struct bf_error *err);
 
 #endif

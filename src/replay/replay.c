@@ -237,8 +237,9 @@ static int replay_all(struct replay *replay, FILE *record, void *buffer, struct 
 
 	while (!rc) {
 		rc = record_read(record, buffer, err);
-		if (rc <= 0)
-			return rc;
+		replay->result->is_cut_off = rc == RECORD_CUT_OFF;
+		if (rc != RECORD_ENTRY)
+			return rc < 0 ? rc : 0;
 		rc = replay_entry(replay, buffer);
 	}
 	return rc == -ENOMEM ? bf_fail(err, ENOMEM, "no memory for all vGPUs of the record") : rc;

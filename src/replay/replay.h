@@ -1,6 +1,7 @@
 /* What another policy would have decided. Every recorded question is put to it, in order, at the recorded time: a virtual
- * clock; what it proposes is held to the same limits and promises. Its answers do not change what comes after them: the
- * record is of what happened. */
+ * clock. What it proposes at pick and preempt is held to the same limits and promises, and compared; at other hooks it is
+ * not, since what came of that is not in the record. Its answers do not change what comes after them: the record is of what
+ * happened. */
 #ifndef BELFRY_REPLAY_REPLAY_H
 #define BELFRY_REPLAY_REPLAY_H
 
@@ -27,6 +28,7 @@ struct replay_result {
 	size_t difference_count;
 	uint64_t different; /* of all */
 	char why[256];	    /* the policy failed on the way; "" if not */
+	bool is_cut_off;    /* the last entry is, and left out */
 };
 
 /* policy NULL: the built-in. `most` differences are kept. */

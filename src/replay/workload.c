@@ -454,11 +454,11 @@ static int read_all(struct reader *reader, FILE *record, void *buffer, struct bf
 
 	while (!rc) {
 		rc = record_read(record, buffer, err);
-		if (rc <= 0)
+		if (rc != RECORD_ENTRY)
 			break;
 		rc = take_entry(reader, buffer, err);
 	}
-	if (rc)
+	if (rc < 0)
 		return rc;
 	if (!reader->has_begun)
 		return bf_fail(err, ENODATA, "the record says nothing of the work that there was");

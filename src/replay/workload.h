@@ -75,7 +75,7 @@ struct workload {
 	size_t change_count;
 };
 
-/* -ENODATA: it says nothing of work. */
+/* As far as there are whole entries. -ENODATA: it says nothing of work. */
 int workload_read(FILE *record, struct workload *workload, struct bf_error *err);
 void workload_free(struct workload *workload);
 

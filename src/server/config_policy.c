@@ -55,9 +55,10 @@ static int check_object(const struct wanted *wanted, bool may_load, struct bf_er
 	struct policy_description description;
 	struct bf_error why = { 0 };
 
-	if (policy_describe(wanted->file.bytes, wanted->file.size, &description, &why))
+	if (policy_describe(wanted->file.bytes, wanted->file.size, NULL, 0, &description, &why))
 		return fail_policy(wanted, &why, err);
-	if (policy_check(wanted->file.bytes, wanted->file.size, wanted->sets, wanted->set_count, &why))
+	if (policy_describe(wanted->file.bytes, wanted->file.size, wanted->sets, wanted->set_count,
+			    &description, &why))
 		return fail_set(wanted, &why, err);
 	return may_load ? check_verified(wanted, err) : 0;
 }
@@ -71,7 +72,8 @@ int config_check_policy(const struct config *config, bool may_load, struct bf_er
 	memcpy(wanted.text, config->sharing.policy_set, sizeof(wanted.text));
 	wanted.set_count = policy_file_sets(wanted.text, " \t", wanted.sets);
 	/* A drop-in that says built-in does away with what an earlier file sets. */
-	if (!config->sharing.policy[0] && (!wanted.set_count || config->policy_set_file < config->policy_file))
+	if (!config->sharing.policy[0] &&
+	    (!wanted.set_count || config->policy_set_file < config->policy_file))
 		return 0;
 	if (!config->sharing.policy[0]) {
 		bf_fail(&why, EINVAL, "the built-in has nothing to set; write policy = NAME, too");

@@ -117,7 +117,7 @@ static struct policy *load(const struct gpu *gpu, const struct vgpu *vgpu, const
 	char folder[256];
 
 	options.set_count = policy_file_sets(order->sets, order->between, sets);
-	if (!policy_describe(order->object, order->bytes, &description, &why) &&
+	if (!policy_describe(order->object, order->bytes, NULL, 0, &description, &why) &&
 	    (!vgpu || !check_is_asked(&description, &why))) {
 		if (pin_folder(gpu, vgpu, description.policy.name, folder, sizeof(folder)))
 			options.pin_folder = folder;

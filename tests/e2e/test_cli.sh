@@ -154,7 +154,31 @@ expect 1 'run something on a vGPU first' "$BELFRY" trace -o "$work/trace"
 expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/none" "$BELFRY" reload
 expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/none" "$BELFRY" run -- true
 expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/none" "$BELFRY" create one
+for command in ls unload dump trace 'record -o x' 'load fair' 'ls --vgpu a' 'unload --vgpu a' 'trace --vgpu a'; do
+	# shellcheck disable=SC2086 # a command and its words
+	expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/none" "$BELFRY" policy $command
+done
+expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/none" "$BELFRY" trace -o "$work/trace"
 expect 1 'too long' env BELFRY_SOCKET="/$(printf '%0200d' 0)" "$BELFRY" ls
+
+# Policies: where none is, which come with Belfry, and what is no name.
+for command in load unload ls dump check new trace record replay; do
+	well "usage: belfry policy $command" "$BELFRY" policy "$command" --help
+	expect 2 'unknown option' "$BELFRY" policy "$command" --frobnicate
+done
+well 'no GPU is in use' "$BELFRY" policy ls
+expect 1 'no vGPU of this name' "$BELFRY" policy unload --vgpu nobody
+shipped=$(find "${BELFRY_SOURCE_DIR:-.}/policies" -maxdepth 1 -name '*.bpf.c' ! -name 'template.*' -printf '%f\n' |
+	sed 's/\.bpf\.c$//' | sort | paste -sd, | sed 's/,/, /g')
+for command in load check replay; do
+	well "$shipped." "$BELFRY" policy "$command" --help
+done
+for command in 'load no_such' 'check no_such'; do
+	# shellcheck disable=SC2086 # a command and its words
+	expect 1 "comes with Belfry; those are $shipped" "$BELFRY" policy $command
+done
+expect 1 'belfry policy unload has it decide again' "$BELFRY" policy load built-in
+expect 1 'has at most 31 characters' "$BELFRY" policy new Foo
 
 # ls and info: with no folder there yet, as text and as JSON.
 rm -rf "$BELFRY_RUNTIME_DIR"
@@ -244,7 +268,7 @@ expect 1 'no software GPU runs here' "$BELFRY" soft status --json
 expect 1 'no software GPU runs here' "$BELFRY" soft stop
 for gpu in soft: soft:8 soft:x softy 'soft:1 ' soft:-1; do
 	expect 2 '--gpu' "$BELFRY" run --gpu "$gpu" -- true
-	expect 2 '--gpu' env BELFRY_GPU="$gpu" "$BELFRY" run -- true
+	expect 2 'BELFRY_GPU' env BELFRY_GPU="$gpu" "$BELFRY" run -- true
 done
 while read -r config text; do
 	expect 2 "$text" "$BELFRY" run --soft "$config" -- true
@@ -268,6 +292,8 @@ name=../x not a name
 name=A not a name
 frob=1 'frob': unknown
 END
+expect 2 "BELFRY_SOFT: name 'wA'" env BELFRY_SOFT=name=wA "$BELFRY" policy ls
+expect 2 "BELFRY_SOFT: 'frob'" env BELFRY_SOFT=frob=1 "$BELFRY" create one
 expect 2 'more than' "$BELFRY" run --soft "name=$(printf '%01000d' 0)" -- true
 expect 1 'cannot be started' env BELFRY_SOFT_SERVER=/no/such "$BELFRY" run --gpu soft -- true
 

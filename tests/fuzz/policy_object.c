@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct policy_description description;
 	struct bf_error err = { 0 };
-	int rc = policy_describe(data, size, &description, &err);
+	int rc = policy_describe(data, size, NULL, 0, &description, &err);
 
 	if (rc)
 		check(err.code == -rc && err.text[0] && !strchr(err.text, '\n'), "an error has one line");

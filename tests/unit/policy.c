@@ -27,7 +27,7 @@ static void assert_bytes_are_refused(const void *bytes, size_t size, int code, c
 	/* As long as it is and no longer: a sanitizer sees the first byte too far. */
 	cleanup_free uint8_t *copy = malloc(size ? size : 1);
 	memcpy(copy, bytes, size);
-	assert_int_equal(policy_describe(copy, size, &description, &err), -code);
+	assert_int_equal(policy_describe(copy, size, NULL, 0, &description, &err), -code);
 	assert_int_equal(err.code, code);
 	assert_text_has(err.text, words);
 	assert_null(strchr(err.text, '\n'));
@@ -116,11 +116,11 @@ static void object_with_damaged_types_is_refused_or_understood(void **state)
 		uint32_t good = *number;
 
 		*number = 0x00ffffff;
-		refused += policy_describe(bytes.at, bytes.size, &description, NULL) != 0;
+		refused += policy_describe(bytes.at, bytes.size, NULL, 0, &description, NULL) != 0;
 		*number = good;
 	}
 	assert_in_range(refused, 50, 250);
-	assert_int_equal(policy_describe(bytes.at, bytes.size, &description, NULL), 0);
+	assert_int_equal(policy_describe(bytes.at, bytes.size, NULL, 0, &description, NULL), 0);
 	free(bytes.at);
 }
 
@@ -175,7 +175,7 @@ static void object_is_described_without_loading_it(void **state)
 	char all[1024] = "";
 
 	(void)state;
-	if (policy_describe(bytes.at, bytes.size, &description, &err))
+	if (policy_describe(bytes.at, bytes.size, NULL, 0, &description, &err))
 		fail_msg("%s", err.text);
 	free(bytes.at);
 	assert_string_equal(description.policy.name, "least");
@@ -199,14 +199,16 @@ static void tunables_are_checked_without_the_kernel(void **state)
 {
 	static const char *const good[] = { "slice_us=7", "is_strict=false" }, *const wrong[] = { "bogus=1" };
 	struct bytes bytes = read_object("least");
+	struct policy_description description;
 	struct bf_error err = { 0 };
 
 	(void)state;
-	assert_int_equal(policy_check(bytes.at, bytes.size, NULL, 0, &err), 0);
-	assert_int_equal(policy_check(bytes.at, bytes.size, good, COUNT(good), &err), 0);
-	assert_int_equal(policy_check(bytes.at, bytes.size, wrong, COUNT(wrong), &err), -ENOENT);
+	assert_int_equal(policy_describe(bytes.at, bytes.size, NULL, 0, &description, &err), 0);
+	assert_int_equal(policy_describe(bytes.at, bytes.size, good, COUNT(good), &description, &err), 0);
+	assert_int_equal(policy_describe(bytes.at, bytes.size, wrong, COUNT(wrong), &description, &err),
+			 -ENOENT);
 	assert_text_has(err.text, "'bogus' cannot be set: this policy has");
-	assert_int_equal(policy_check(bytes.at, 100, NULL, 0, &err), -EINVAL);
+	assert_int_equal(policy_describe(bytes.at, 100, NULL, 0, &description, &err), -EINVAL);
 	free(bytes.at);
 }
 

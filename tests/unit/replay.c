@@ -202,24 +202,72 @@ static void what_is_no_entry_is_refused(void **state)
 	recorder_free(recorder);
 }
 
-static void a_record_that_is_cut_off_or_another_s_is_refused(void **state)
+/* The file without its last bytes. */
+static void cut(struct recorder *recorder, long bytes)
+{
+	assert_int_equal(fseek(recorder->file, 0, SEEK_END), 0);
+	assert_int_equal(ftruncate(fileno(recorder->file), ftell(recorder->file) - bytes), 0);
+	rewind(recorder->file);
+}
+
+static void a_record_that_is_cut_off_is_used_as_far_as_it_goes(void **state)
+{
+	struct recorder *recorder = record(2);
+	long cuts[] = { 1, ((struct record_entry *)(void *)recorder->buffer)->bytes - 5 };
+	struct replay_result result;
+	struct bf_error err;
+
+	(void)state;
+	assert_int_equal(replay_run(recorder->file, NULL, 1, &result, &err), 0);
+	assert_false(result.is_cut_off);
+	replay_free(&result);
+	/* In the middle of the last one, and in its first few bytes. */
+	for (int i = 0; i < 2; i++) {
+		cut(recorder, i ? cuts[1] - cuts[0] : cuts[0]);
+		assert_int_equal(replay_run(recorder->file, NULL, 1, &result, &err), 0);
+		assert_true(result.is_cut_off);
+		assert_int_equal(result.entries, recorder->entries - 1);
+		assert_int_equal(result.same, result.asked);
+		replay_free(&result);
+	}
+	cut(recorder, 5);
+	assert_int_equal(replay_run(recorder->file, NULL, 1, &result, &err), 0);
+	assert_false(result.is_cut_off);
+	assert_int_equal(result.entries, recorder->entries - 1);
+	replay_free(&result);
+	recorder_free(recorder);
+}
+
+static void noise_at_the_end_is_not_taken_for_a_cut(void **state)
+{
+	struct record_entry noise = { .bytes = 4096, .hook = BELFRY_HOOKS };
+	struct recorder *recorder = record(2);
+	struct replay_result result;
+	struct bf_error err;
+
+	(void)state;
+	assert_int_equal(fseek(recorder->file, 0, SEEK_END), 0);
+	assert_int_equal(fwrite(&noise, sizeof(noise), 1, recorder->file), 1);
+	rewind(recorder->file);
+	assert_int_equal(replay_run(recorder->file, NULL, 1, &result, &err), -EBADMSG);
+	assert_null(result.vgpus);
+	recorder_free(recorder);
+}
+
+static void a_record_without_its_header_or_another_s_is_refused(void **state)
 {
 	static const char text[] = "what is not a record of decisions at all";
-	struct recorder *recorder = record(2);
 	struct record_header header = { .abi = BELFRY_POLICY_ABI + 1, .vgpu_size = 8 };
 	cleanup_file FILE *other = tmpfile();
 	struct replay_result result;
 	struct bf_error err;
 
 	(void)state;
-	assert_int_equal(fseek(recorder->file, 0, SEEK_END), 0);
-	assert_int_equal(ftruncate(fileno(recorder->file), ftell(recorder->file) - 1), 0);
-	rewind(recorder->file);
-	assert_int_equal(replay_run(recorder->file, NULL, 1, &result, &err), -EBADMSG);
-	assert_string_equal(err.text, "the record is cut off");
-	assert_null(result.vgpus);
-	recorder_free(recorder);
-
+	assert_int_equal(fwrite(RECORD_MAGIC, 8, 1, other), 1);
+	rewind(other);
+	assert_int_equal(replay_run(other, NULL, 1, &result, &err), -EBADMSG);
+	assert_string_equal(err.text, "not a record of decisions");
+	rewind(other);
 	assert_int_equal(fwrite(text, sizeof(text), 1, other), 1);
 	rewind(other);
 	assert_int_equal(replay_run(other, NULL, 1, &result, &err), -EBADMSG);
@@ -244,7 +292,9 @@ int main(void)
 		cmocka_unit_test(the_built_in_decides_the_same_again),
 		cmocka_unit_test(another_policy_differs_where_it_decides_otherwise),
 		cmocka_unit_test(what_is_no_entry_is_refused),
-		cmocka_unit_test(a_record_that_is_cut_off_or_another_s_is_refused),
+		cmocka_unit_test(a_record_that_is_cut_off_is_used_as_far_as_it_goes),
+		cmocka_unit_test(noise_at_the_end_is_not_taken_for_a_cut),
+		cmocka_unit_test(a_record_without_its_header_or_another_s_is_refused),
 	};
 
 	return cmocka_run_group_tests_name("replay", tests, NULL, NULL);
