@@ -28,19 +28,6 @@ static int map_table(struct policy *policy, struct bf_error *err)
 	return 0;
 }
 
-static void pin(struct policy *policy, const char *folder)
-{
-	struct bf_error why;
-
-	if (!folder)
-		return;
-	policy->is_pinned = !pin_maps(policy->object.bpf, folder, &why);
-	if (policy->is_pinned)
-		snprintf(policy->pinned, sizeof(policy->pinned), "%s", folder);
-	else
-		snprintf(policy->pinned, sizeof(policy->pinned), "not pinned: %.256s", why.text);
-}
-
 static int load(struct policy *policy, const void *bytes, size_t size, const struct policy_options *options,
 		char **log, struct bf_error *err)
 {
@@ -61,7 +48,6 @@ static int load(struct policy *policy, const void *bytes, size_t size, const str
 		policy->programs[hook] =
 			policy->object.programs[hook] ? bpf_program__fd(policy->object.programs[hook]) : -1;
 	policy->budget_ns = options->budget_ns ? options->budget_ns : BUDGET_NS;
-	pin(policy, options->pin_folder);
 	return 0;
 }
 
@@ -94,6 +80,17 @@ struct policy *policy_load(const void *object, size_t bytes, const struct policy
 		return NULL;
 	}
 	return policy;
+}
+
+void policy_pin(struct policy *policy, const char *folder)
+{
+	struct bf_error why;
+
+	policy->is_pinned = !pin_maps(policy->object.bpf, folder, &why);
+	if (policy->is_pinned)
+		snprintf(policy->pinned, sizeof(policy->pinned), "%s", folder);
+	else
+		snprintf(policy->pinned, sizeof(policy->pinned), "not pinned: %.256s", why.text);
 }
 
 struct policy *policy_get(struct policy *policy)

@@ -19,8 +19,6 @@ struct policy;
 struct policy_options {
 	const char *const *sets; /* "NAME=VALUE": read-only tunables of the object */
 	size_t set_count;
-	/* Its maps are pinned in here, in a bpffs; NULL: they are not. The folder is made, and removed. */
-	const char *pin_folder;
 	uint64_t budget_ns; /* of one call; 0: the default */
 };
 
@@ -30,6 +28,9 @@ struct policy *policy_load(const void *object, size_t bytes, const struct policy
 			   struct bf_error *err);
 struct policy *policy_get(struct policy *policy);
 void policy_put(struct policy *policy); /* the last one closes and unpins it; NULL is fine */
+
+/* Pin its maps in here, in a bpffs, once, before others use it. The folder is made; what another of that name has in it goes. */
+void policy_pin(struct policy *policy, const char *folder);
 
 /* Remove whatever is pinned in a folder of ours in a bpffs, and the folder: left by one of us that was killed. Nothing
  * elsewhere is touched; where there is nothing to be done nothing is. */

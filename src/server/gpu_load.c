@@ -106,23 +106,19 @@ static int check_is_asked(const struct policy_description *description, struct b
 }
 
 /* Without the lock: the verifier may take a while. */
-static struct policy *load(const struct gpu *gpu, const struct vgpu *vgpu, const struct order *order,
-			   char **log, struct bf_error *err)
+static struct policy *load(const struct vgpu *vgpu, const struct order *order, char **log,
+			   struct bf_error *err)
 {
 	const char *sets[POLICY_FILE_SETS_MAX];
 	struct policy_options options = { .sets = sets };
 	struct policy_description description;
 	struct bf_error why = { 0 };
 	struct policy *policy = NULL;
-	char folder[256];
 
 	options.set_count = policy_file_sets(order->sets, order->between, sets);
 	if (!policy_describe(order->object, order->bytes, NULL, 0, &description, &why) &&
-	    (!vgpu || !check_is_asked(&description, &why))) {
-		if (pin_folder(gpu, vgpu, description.policy.name, folder, sizeof(folder)))
-			options.pin_folder = folder;
+	    (!vgpu || !check_is_asked(&description, &why)))
 		policy = policy_load(order->object, order->bytes, &options, log, &why);
-	}
 	if (!policy)
 		bf_fail(err, why.code ? why.code : EINVAL, "%.120s: %.250s", order->file, why.text);
 	return policy;
@@ -142,6 +138,18 @@ static char *loaded_json(struct gpu *gpu, const struct seat *seat, const char *b
 	return json_text(top, bytes);
 }
 
+static void pin(struct gpu *gpu, struct seat *seat)
+{
+	char folder[256];
+
+	if (!pin_folder(gpu, seat->vgpu, seat->name, folder, sizeof(folder)))
+		return;
+	gpu_unlock(gpu); /* the main thread alone, which is here, gives and takes places */
+	policy_pin(seat->policy, folder);
+	gpu_lock(gpu);
+	snprintf(seat->pinned, sizeof(seat->pinned), "%s", policy_pinned(seat->policy));
+}
+
 static void take_place(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat, char **body, size_t *bytes,
 		       struct bf_error *err)
 {
@@ -158,10 +166,12 @@ static void take_place(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat, ch
 			info.why);
 		before = seat_take(gpu, vgpu, before);
 	} else {
+		uint64_t swap_ns = bf_now_ns() - start_ns;
 		/* Where a vGPU had none, the GPU's has decided about it. */
 		const char *replaced = before ? before->name : vgpu ? policy_name_of(gpu, NULL) : "built-in";
 
-		*body = loaded_json(gpu, seat, replaced, bf_now_ns() - start_ns, bytes);
+		pin(gpu, seat); /* not before: it takes the place of the pins of one of the same name */
+		*body = loaded_json(gpu, seat, replaced, swap_ns, bytes);
 		bf_log(BF_LOG_INFO, "policy %s%s%s was loaded, in place of %s", seat->name,
 		       vgpu ? " of " : "", vgpu ? vgpu->name : "",
 		       strcmp(replaced, "built-in") != 0 ? replaced : "the built-in");
@@ -174,7 +184,7 @@ static void take_place(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat, ch
 static void carry_out(struct gpu *gpu, struct vgpu *vgpu, const struct order *order, char **body,
 		      size_t *bytes, struct bf_error *err)
 {
-	struct policy *policy = load(gpu, vgpu, order, body, err);
+	struct policy *policy = load(vgpu, order, body, err);
 	struct seat *seat;
 
 	*bytes = *body ? strlen(*body) : 0;

@@ -38,7 +38,6 @@ struct seat *seat_new(struct gpu *gpu, struct vgpu *vgpu, struct policy *policy,
 	snprintf(seat->name, sizeof(seat->name), "%s", policy_name(policy));
 	snprintf(seat->what, sizeof(seat->what), "%s", policy_what(policy));
 	snprintf(seat->file, sizeof(seat->file), "%s", file);
-	snprintf(seat->pinned, sizeof(seat->pinned), "%s", policy_pinned(policy));
 	plain_make(seat->what);
 	plain_make(seat->file);
 	tunables = policy_tunables(policy, &seat->tunable_count);
@@ -257,6 +256,7 @@ static void reap(struct gpu *gpu, struct seat *seat)
 	pthread_mutex_unlock(&gpu->policy_lock);
 	seat->last = info;
 	seat->out_ns = bf_now_ns();
+	seat->pinned[0] = 0;
 	decisions_settle(gpu);
 	gpu_unlock(gpu);
 	turner_wake(gpu);

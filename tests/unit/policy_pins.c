@@ -125,17 +125,24 @@ static bool has_entry(const char *folder, const char *name)
 	return !access(path, F_OK);
 }
 
+static struct policy *load_pinned(const char *folder)
+{
+	struct policy *policy = load_object("least", NULL);
+
+	policy_pin(policy, folder);
+	return policy;
+}
+
 static void maps_are_pinned_as_long_as_the_policy_is_there(void **state)
 {
 	const char *bpffs = private_bpffs();
 	char pins[128];
-	struct policy_options options = { .pin_folder = pins };
 	struct policy *policy;
 	struct stat st;
 
 	(void)state;
 	snprintf(pins, sizeof(pins), "%s/belfry/gpu0/least", bpffs);
-	policy = load_object("least", &options);
+	policy = load_pinned(pins);
 	assert_string_equal(policy_pinned(policy), pins);
 	assert_true(has_entry(pins, "belfry_vgpus"));
 	assert_true(has_entry(pins, "picked"));
@@ -153,12 +160,11 @@ static void pins_that_are_removed_from_outside_stop_nothing(void **state)
 	const char *bpffs = private_bpffs();
 	struct belfry_pick pick = pick_of(4);
 	char pins[128];
-	struct policy_options options = { .pin_folder = pins };
 	struct policy *policy;
 
 	(void)state;
 	snprintf(pins, sizeof(pins), "%s/least", bpffs);
-	policy = load_object("least", &options);
+	policy = load_pinned(pins);
 	remove_entries(pins);
 	assert_int_equal(rmdir(pins), 0);
 	fill_table(policy, 4, 2);
@@ -172,7 +178,6 @@ static void pins_of_the_dead_are_replaced_and_those_of_the_next_kept(void **stat
 {
 	const char *bpffs = private_bpffs();
 	char pins[128];
-	struct policy_options options = { .pin_folder = pins };
 	struct policy *old, *next;
 	unsigned left;
 	int status = 0;
@@ -182,16 +187,16 @@ static void pins_of_the_dead_are_replaced_and_those_of_the_next_kept(void **stat
 	snprintf(pins, sizeof(pins), "%s/belfry/least", bpffs);
 	pid = fork();
 	if (!pid) {
-		load_object("least", &options);
+		load_pinned(pins);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
 	left = count_entries(pins);
 	assert_in_range(left, 5, 16);
-	old = load_object("least", &options);
+	old = load_pinned(pins);
 	assert_string_equal(policy_pinned(old), pins);
-	next = load_object("least", &options);
+	next = load_pinned(pins);
 	assert_string_equal(policy_pinned(next), pins);
 	policy_put(old);
 	assert_int_equal(count_entries(pins), left);
@@ -202,12 +207,11 @@ static void pins_of_the_dead_are_replaced_and_those_of_the_next_kept(void **stat
 /* In a process that is killed before it can remove anything. */
 static void leave_pins(const char *pins)
 {
-	struct policy_options options = { .pin_folder = pins };
 	int status = 0;
 	pid_t pid = fork();
 
 	if (!pid) {
-		load_object("least", &options);
+		load_pinned(pins);
 		raise(SIGKILL);
 		_exit(1);
 	}
@@ -273,9 +277,8 @@ static void folders_outside_of_a_bpffs_are_left_alone(void **state)
 
 static void assert_is_not_pinned(const char *folder, const char *words)
 {
-	struct policy_options options = { .pin_folder = folder };
 	struct belfry_pick pick = pick_of(0);
-	struct policy *policy = load_object("least", &options);
+	struct policy *policy = load_pinned(folder);
 
 	assert_ptr_equal(strstr(policy_pinned(policy), "not pinned: "), policy_pinned(policy));
 	assert_text_has(policy_pinned(policy), words);
