@@ -342,4 +342,25 @@ int tpot_first_vgpu_exit(struct belfry_vgpu_init *ctx)
 	return BELFRY_PROPOSE;
 }
 
+/* Text of a context is written where the verifier can see that it is: at places that are known when this is compiled. */
+static __always_inline void write_number(char *to, __u64 number)
+{
+#pragma unroll
+	for (int i = 0; i < 4; i++, number /= 10)
+		to[3 - i] = number || !i ? '0' + number % 10 : ' ';
+}
+
+static const char says[] SEC(".rodata") = "turns of at most      us beside latency vGPUs";
+enum { NUMBER_AT = 17 };
+
+BELFRY_HOOK(dump)
+int tpot_first_dump(struct belfry_dump *ctx)
+{
+#pragma unroll
+	for (unsigned i = 0; i < sizeof(says); i++)
+		ctx->text[i] = says[i];
+	write_number(ctx->text + NUMBER_AT, step_ns(step_now) / 1000);
+	return BELFRY_PROPOSE;
+}
+
 BELFRY_POLICY("tpot_first", "time per output token first, with the least that meets each objective");

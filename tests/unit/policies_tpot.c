@@ -44,6 +44,14 @@ static void miss(uint32_t vgpu, uint64_t over_ns)
 	assert_int_equal(call("objective_missed", &ctx, sizeof(ctx)), BELFRY_PROPOSE);
 }
 
+static void assert_says(const char *text)
+{
+	struct belfry_dump ctx = { .head = head(BELFRY_HOOK_DUMP, BELFRY_NOBODY, sizeof(ctx)) };
+
+	assert_int_equal(call("dump", &ctx, sizeof(ctx)), BELFRY_PROPOSE);
+	assert_string_equal(ctx.text, text);
+}
+
 static void tpot_first_lengthens_turns_as_far_as_there_is_room(void **state)
 {
 	(void)state;
@@ -52,6 +60,7 @@ static void tpot_first_lengthens_turns_as_far_as_there_is_room(void **state)
 	go_on(1, 800 * US, 900 * US);
 	assert_int_equal(tick(TRAIN).interleave, 0);
 	assert_int_equal(tick(TRAIN).timeslice_us, 1);
+	assert_says("turns of at most    1 us beside latency vGPUs");
 	go_on(3, 800 * US, 900 * US);
 	assert_in_range(tick(TRAIN).timeslice_us, 50, 500); /* step by step */
 	go_on(50, 1400 * US, 1500 * US);		    /* up to 1.8 ms: no step of more than 0.4 ms */
@@ -60,6 +69,7 @@ static void tpot_first_lengthens_turns_as_far_as_there_is_room(void **state)
 	assert_int_equal(tick(TRAIN).timeslice_us, 1000);
 	go_on(100, 800 * US, 900 * US);
 	assert_int_equal(tick(TRAIN).timeslice_us, 2000);
+	assert_says("turns of at most 2000 us beside latency vGPUs");
 }
 
 static void tpot_first_goes_back_by_what_a_miss_was_over(void **state)
