@@ -21,15 +21,26 @@ struct twin {
 	uint64_t picks, preempts, stops, different;
 };
 
+/* What it proposes, and what comes of it. That somebody is owed more is another matter. */
+static bool is_same_pick(const struct twin *twin, const struct belfry_pick *built_in,
+			 const struct belfry_pick *fair)
+{
+	struct belfry_pick got = *fair;
+	uint32_t clamps = sched_clamp_pick(twin->asked.table, &got);
+
+	if (clamps)
+		return clamps == SCHED_CLAMP_PROMISE && fair->choice == built_in->choice;
+	return got.choice == built_in->choice && got.slice_ns == built_in->slice_ns && !got.units &&
+	       got.beside == BELFRY_NOBODY;
+}
+
 static void compare_pick(struct twin *twin, struct belfry_pick *built_in, const struct belfry_pick *fair,
 			 bool is_proposed)
 {
 	sched_fair_pick(twin->asked.table, built_in);
 	twin->picks++;
-	if (is_proposed ? built_in->choice != fair->choice || built_in->slice_ns != fair->slice_ns ||
-				  fair->units || fair->beside != BELFRY_NOBODY
-			: built_in->choice != BELFRY_NOBODY)
-		twin->different++;
+	twin->different += is_proposed ? !is_same_pick(twin, built_in, fair)
+				       : built_in->choice != BELFRY_NOBODY;
 }
 
 static void compare_preempt(struct twin *twin, struct belfry_preempt *built_in,
