@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,9 +37,8 @@ static void help(void)
 	     "First steps: belfry info; belfry run --mem 8G -- nvidia-smi");
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
-	bf_log_setup("belfry", BF_LOG_WARN);
 	if (argc < 2)
 		return cli_usage(NULL, "no command given");
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
@@ -55,4 +55,30 @@ int main(int argc, char **argv)
 	char why[96];
 	snprintf(why, sizeof(why), "'%.40s': no such command", argv[1]);
 	return cli_usage(NULL, why);
+}
+
+/* Why what was printed is not all there. Where printing failed on the way nobody has kept that: it was the last that did, most
+ * likely. */
+static int why_not_written(int last)
+{
+	if (fflush(stdout))
+		return errno;
+	if (!ferror(stdout))
+		return 0;
+	return last == ENOSPC || last == EDQUOT || last == EFBIG || last == EPIPE ? last : EIO;
+}
+
+/* belfry run and belfry soft run print nothing themselves: the status stays the program's. */
+int main(int argc, char **argv)
+{
+	struct bf_error err = { 0 };
+	int status, why;
+
+	bf_log_setup("belfry", BF_LOG_WARN);
+	status = run_command(argc, argv);
+	why = why_not_written(errno);
+	if (status != CLI_OK || !why)
+		return status;
+	bf_fail(&err, why, "cannot write: %s", strerror(why));
+	return cli_fail(&err);
 }

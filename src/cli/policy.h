@@ -41,6 +41,7 @@ int policy_args_request(const struct policy_args *args, struct protocol_request 
 /* policy_shipped.c: the names of those that come with Belfry, "edf, fair"; and an object, as policy_file_read does. */
 const char *policy_shipped(char *to, size_t room);
 int policy_object_read(const char *name, struct policy_file *file, struct bf_error *err);
+bool policy_is_shipped(const char *name);
 /* policy_about.c: lines about a policy of belfryd's answer: what is never asked, tunables, maps. */
 struct json_object;
 void policy_about(struct json_object *policy);

@@ -5,10 +5,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,14 +20,17 @@
 #include "replay/record.h"
 #include "server/decision.h"
 
+enum { TAKEN_AT_ONCE = 64 };
+
 struct follow {
 	const struct policy_args *args;
-	int sock, signals;
+	int sock, signals; /* signals: -1: they end us wherever we are */
 	uint64_t until_ns; /* 0: until it is told to end */
 	uint64_t entries, lost;
 	struct policy_names *names;
 	int64_t calendar_ns; /* the calendar's clock, less the one of decisions */
 	FILE *to;
+	int (*watch)(struct follow *follow, struct bf_error *err); /* signals */
 	int (*take)(struct follow *follow, const struct record_entry *entry, struct bf_error *err);
 	void (*tell)(const struct follow *follow); /* once a second; NULL: nothing to tell */
 };
@@ -52,25 +57,10 @@ static int open_follow(struct follow *follow, uint32_t flags, struct bf_error *e
 	return follow->names ? 0 : bf_fail(err, ENOMEM, "out of memory");
 }
 
-static int watch_signals(struct bf_error *err)
+/* What has come, but not without end: the time and the signals are to be looked at, too. */
+static int take_some(struct follow *follow, void *buffer, struct bf_error *err)
 {
-	sigset_t set;
-	int fd;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN); /* whoever reads what we print may stop */
-	fd = signalfd(-1, &set, SFD_CLOEXEC);
-	return fd < 0 ? bf_fail(err, errno, "no descriptors: %s", strerror(errno)) : fd;
-}
-
-/* Whatever has come. 1: that was the last. */
-static int take_all(struct follow *follow, void *buffer, struct bf_error *err)
-{
-	for (;;) {
+	for (int i = 0; i < TAKEN_AT_ONCE; i++) {
 		ssize_t got = recv(follow->sock, buffer, RECORD_ENTRY_MAX, MSG_DONTWAIT);
 		const struct record_entry *entry = buffer;
 		int rc;
@@ -90,6 +80,7 @@ static int take_all(struct follow *follow, void *buffer, struct bf_error *err)
 		if (rc)
 			return rc;
 	}
+	return 0;
 }
 
 /* Until the time is over, somebody says stop, or nobody reads on. */
@@ -112,21 +103,19 @@ static int work(struct follow *follow, struct bf_error *err)
 			told_ns = now_ns;
 		}
 		if (poll(fds, 2, follow->until_ns || follow->tell ? 100 : -1) > 0 && fds[0].revents)
-			rc = take_all(follow, buffer, err);
+			rc = take_some(follow, buffer, err);
 	}
-	return rc == -EPIPE ? 0 : rc;
+	return rc;
 }
 
 static int follow_run(struct follow *follow, uint32_t flags, struct bf_error *err)
 {
 	int rc = open_follow(follow, flags, err);
 
-	if (!rc) {
-		follow->signals = watch_signals(err);
-		rc = follow->signals < 0 ? follow->signals : 0;
-	}
 	if (!rc && follow->args->for_us)
 		follow->until_ns = bf_now_ns() + follow->args->for_us * 1000;
+	if (!rc)
+		rc = follow->watch(follow, err);
 	if (!rc)
 		rc = work(follow, err);
 	policy_names_free(follow->names);
@@ -214,17 +203,40 @@ static void print_json(const struct follow *follow, const struct record_entry *e
 
 static int show(struct follow *follow, const struct record_entry *entry, struct bf_error *err)
 {
-	const struct belfry_vgpu_init *init = record_ctx(entry);
+	char name[BELFRY_NAME_SIZE];
+	uint64_t id;
 
-	if (entry->hook == BELFRY_HOOK_VGPU_INIT && entry->ctx_bytes == sizeof(*init))
-		policy_names_learn(follow->names, init->id, init->name);
+	if (record_introduces(entry, &id, name))
+		policy_names_learn(follow->names, id, name);
 	if (entry->decider == SCHED_BUILT_IN && !decision_proposes((enum belfry_hook)entry->hook))
 		return 0; /* nobody decided anything */
 	if (follow->args->is_json)
 		print_json(follow, entry);
 	else
 		print_text(follow, entry);
-	return fflush(stdout) ? bf_fail(err, EPIPE, "nobody reads on") : 0;
+	return fflush(stdout) ? bf_fail(err, errno, "cannot write: %s", strerror(errno)) : 0;
+}
+
+static void end_at_once(int signal)
+{
+	(void)signal;
+	_exit(CLI_OK);
+}
+
+/* Whoever reads may be slow, or not read at all: signals and the end of the time come through while we wait for him. Lines are
+ * written one by one: what was written is whole. */
+static int suffer_signals(struct follow *follow, struct bf_error *err)
+{
+	static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
+	struct sigaction action = { .sa_handler = end_at_once };
+	uint64_t us = follow->args->for_us;
+	struct itimerval timer = { .it_value = { (time_t)(us / 1000000), (suseconds_t)(us % 1000000) } };
+
+	signal(SIGPIPE, SIG_IGN); /* or stop */
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		sigaction(ends[i], &action, NULL);
+	return setitimer(ITIMER_REAL, &timer, NULL) ? bf_fail(err, errno, "no timer: %s", strerror(errno))
+						    : 0;
 }
 
 static int64_t calendar_ns(void)
@@ -237,12 +249,20 @@ static int64_t calendar_ns(void)
 
 static int trace(struct policy_args *args)
 {
-	struct follow follow = {
-		.args = args, .sock = -1, .signals = -1, .take = show, .calendar_ns = calendar_ns()
-	};
+	struct follow follow = { .args = args,
+				 .sock = -1,
+				 .signals = -1,
+				 .watch = suffer_signals,
+				 .take = show,
+				 .calendar_ns = calendar_ns() };
 	struct bf_error err = { 0 };
+	int rc = follow_run(&follow, args->wants_all ? PROTOCOL_ALL : 0, &err);
 
-	return follow_run(&follow, args->wants_all ? PROTOCOL_ALL : 0, &err) ? cli_fail(&err) : CLI_OK;
+	if (rc != -EPIPE || !ferror(stdout))
+		return rc ? cli_fail(&err) : CLI_OK;
+	__fpurge(stdout); /* nobody reads on, and that is no failure */
+	clearerr(stdout);
+	return CLI_OK;
 }
 
 const struct policy_command policy_trace_command = { "trace", trace_help, "gsvafj", NULL, trace };
@@ -260,11 +280,32 @@ static const char record_help[] =
 	"  --soft CONFIG  on this software GPU, by name=NAME\n"
 	"  --json         tell how many as JSON\n";
 
+static int fail_to_write(const struct follow *follow, int code, struct bf_error *err)
+{
+	return bf_fail(err, code, "%.200s: cannot be written: %s", follow->args->output, strerror(code));
+}
+
 static int keep(struct follow *follow, const struct record_entry *entry, struct bf_error *err)
 {
 	if (fwrite(entry, entry->bytes, 1, follow->to) == 1)
 		return 0;
-	return bf_fail(err, errno, "%s: cannot be written: %s", follow->args->output, strerror(errno));
+	return fail_to_write(follow, errno, err);
+}
+
+/* They are read when it suits: an entry is kept or not, and what was kept is told. */
+static int read_signals(struct follow *follow, struct bf_error *err)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is as a disk that is full */
+	follow->signals = signalfd(-1, &set, SFD_CLOEXEC);
+	return follow->signals < 0 ? bf_fail(err, errno, "no descriptors: %s", strerror(errno)) : 0;
 }
 
 static void tell_count(const struct follow *follow)
@@ -273,16 +314,45 @@ static void tell_count(const struct follow *follow)
 		(unsigned long long)follow->lost);
 }
 
+/* The disk was full, say: the record ends with the last entry that is whole. */
+static int end_in_time(struct follow *follow, int code, struct bf_error *err)
+{
+	const char *output = follow->args->output;
+	struct bf_error why = { 0 };
+	struct record_kept kept;
+	int rc = record_mend(follow->to, &kept, &why);
+
+	follow->entries = kept.decisions;
+	follow->lost = kept.lost;
+	if (rc)
+		return bf_fail(err, code, "%.150s: cannot be written: %s; %.100s", output, strerror(code),
+			       why.text);
+	if (!kept.decisions)
+		return fail_to_write(follow, code, err);
+	return bf_fail(err, code,
+		       "%.200s: cannot be written: %s; what came before that is kept, %llu decisions", output,
+		       strerror(code), (unsigned long long)kept.decisions);
+}
+
+static int end_record(struct follow *follow, int rc, struct bf_error *err)
+{
+	if (ferror(follow->to))
+		return end_in_time(follow, -rc, err);
+	return fflush(follow->to) ? end_in_time(follow, errno, err) : rc;
+}
+
 static int record(struct policy_args *args)
 {
-	struct follow follow = { .args = args, .sock = -1, .signals = -1, .take = keep };
+	struct follow follow = {
+		.args = args, .sock = -1, .signals = -1, .watch = read_signals, .take = keep
+	};
 	struct bf_error err = { 0 };
 	cleanup_file FILE *to = NULL;
 	int rc;
 
 	if (!args->output)
 		return cli_usage("policy record", "say where to, with -o FILE");
-	to = fopen(args->output, "wxe");
+	to = fopen(args->output, "w+xe");
 	if (!to) {
 		bf_fail(&err, errno, "%s: cannot be made: %s", args->output, strerror(errno));
 		return cli_fail(&err);
@@ -295,8 +365,7 @@ static int record(struct policy_args *args)
 		rc = follow_run(&follow, PROTOCOL_ALL | PROTOCOL_WORK, &err);
 	if (follow.tell)
 		fputs("\n", stderr);
-	if (!rc && fflush(to))
-		rc = bf_fail(&err, errno, "%s: cannot be written: %s", args->output, strerror(errno));
+	rc = end_record(&follow, rc, &err);
 	if (rc && !follow.entries)
 		unlink(args->output);
 	if (args->is_json)

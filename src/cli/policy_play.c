@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/policy.h"
 #include "cli/policy_play.h"
 
 static int play_with(struct policy_play *play, struct policy *policy, struct play_result *result,
@@ -23,12 +24,17 @@ static bool has_work(const struct workload *workload)
 int policy_play_run(struct policy_play *play, FILE *record, struct policy *against, struct policy *with,
 		    struct bf_error *err)
 {
-	int rc;
+	struct bf_error why = { 0 };
+	int rc = workload_read(record, &play->workload, &why);
 
-	rewind(record);
-	rc = workload_read(record, &play->workload, err);
 	if (rc == -ENODATA || (!rc && !has_work(&play->workload)))
 		return 0;
+	if (rc == -E2BIG) {
+		snprintf(play->why_not, sizeof(play->why_not), "%.255s", why.text);
+		return 0;
+	}
+	if (rc)
+		*err = why;
 	if (!rc)
 		rc = play_with(play, against, &play->baseline, err);
 	if (!rc)
@@ -73,6 +79,21 @@ static void print_trouble(const struct policy_play *play, const struct play_resu
 		       (double)result->ns / 1e9);
 }
 
+/* What the work was recorded under may be loaded again by its name if it came with Belfry, or else from its file. */
+static void print_hint(const char *recorded)
+{
+	char whose[BELFRY_NAME_SIZE + 32];
+
+	if (!recorded[0])
+		snprintf(whose, sizeof(whose), "POLICY");
+	else if (!strcmp(recorded, "built-in") || policy_is_shipped(recorded))
+		snprintf(whose, sizeof(whose), "%s", recorded);
+	else
+		snprintf(whose, sizeof(whose), "with the file of %s", recorded);
+	printf("They are not the same policy: --against %s would tell how far the play can be trusted.\n",
+	       whose);
+}
+
 static void print_agreement(const struct policy_play *play)
 {
 	struct play_agreement a = play_agreement(&play->workload, &play->baseline);
@@ -84,9 +105,7 @@ static void print_agreement(const struct policy_play *play)
 		printf(", %.0f %% in the median and %.0f %% in the tail", a.p50_percent, a.tail_percent);
 	printf(".\n");
 	if (strcmp(under, play->baseline_name) != 0)
-		printf("They are not the same policy: --against %s would tell how far the play can be "
-		       "trusted.\n",
-		       play->workload.policy[0] ? under : "POLICY");
+		print_hint(play->workload.policy);
 	else
 		printf("Differences of this size between the two plays mean nothing.\n");
 }
@@ -95,6 +114,10 @@ void policy_play_print(const struct policy_play *play)
 {
 	const struct workload *workload = &play->workload;
 
+	if (play->why_not[0]) {
+		printf("nothing can be played: %s\n", play->why_not);
+		return;
+	}
 	if (!play->has_work) {
 		printf("the record says nothing of any work: nothing can be played\n");
 		return;
@@ -109,6 +132,8 @@ void policy_play_print(const struct policy_play *play)
 		print_figures(workload, "", play->baseline_name, &play->baseline.vgpus[i], true);
 		print_figures(workload, "", play->with_name, &play->with.vgpus[i], true);
 	}
+	if (workload->idle_count)
+		printf("left out: %zu that had no work\n", workload->idle_count);
 	print_trouble(play, &play->baseline, play->baseline_name);
 	print_trouble(play, &play->with, play->with_name);
 	print_agreement(play);
@@ -192,6 +217,7 @@ struct json_object *policy_play_json(const struct policy_play *play)
 		json_object_array_add(list, one);
 	}
 	json_object_object_add(to, "vgpus", list);
+	put(to, "idle", workload->idle_count);
 	json_object_object_add(to, "agreement", agreement_json(play));
 	return to;
 }

@@ -10,6 +10,7 @@
 struct policy_play {
 	char baseline_name[BELFRY_NAME_SIZE], with_name[BELFRY_NAME_SIZE];
 	bool has_work;
+	char why_not[256]; /* it is too much to be played; "" if not */
 	struct workload workload;
 	struct play_result baseline, with;
 };
@@ -18,7 +19,7 @@ struct policy_play {
 int policy_play_run(struct policy_play *play, FILE *record, struct policy *against, struct policy *with,
 		    struct bf_error *err);
 void policy_play_print(const struct policy_play *play);
-struct json_object *policy_play_json(const struct policy_play *play); /* NULL: there was no work */
+struct json_object *policy_play_json(const struct policy_play *play); /* NULL: nothing was played */
 void policy_play_free(struct policy_play *play);
 
 #endif

@@ -1,8 +1,13 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <json-c/json.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/own.h"
 #include "cli/policy.h"
@@ -240,6 +245,8 @@ static void print_json(const struct asked *asked, const struct policy_play *play
 	json_object_object_add(top, "vgpus", vgpus_json(result));
 	json_object_object_add(top, "differences", differences_json(result));
 	json_object_object_add(top, "play", policy_play_json(play));
+	json_object_object_add(top, "not_played",
+			       play->why_not[0] ? json_object_new_string(play->why_not) : NULL);
 	report_print(top);
 	json_object_put(top);
 }
@@ -287,6 +294,78 @@ static int play_again(const struct policy_args *args, FILE *record, struct polic
 	return rc;
 }
 
+/* What comes through a pipe is read more than once, and so kept: this much of it. */
+static const size_t pipe_most_bytes = 1u << 30;
+
+/* The next bytes of a pipe that does not wait; 0: no more come. */
+static ssize_t read_pipe(int from, void *to, size_t room)
+{
+	struct pollfd fds = { from, POLLIN, 0 };
+	ssize_t got;
+
+	do
+		got = read(from, to, room);
+	while (got < 0 && (errno == EINTR || (errno == EAGAIN && poll(&fds, 1, -1) >= 0)));
+	return got;
+}
+
+static int copy_pipe(int from, int to, struct bf_error *err)
+{
+	char bytes[1 << 16];
+	size_t all = 0;
+	ssize_t got;
+
+	while ((got = read_pipe(from, bytes, sizeof(bytes))) > 0) {
+		all += (size_t)got;
+		if (all > pipe_most_bytes)
+			return bf_fail(err, EFBIG, "more than %zu bytes through a pipe; give the file itself",
+				       pipe_most_bytes);
+		if (write(to, bytes, (size_t)got) != got)
+			return bf_fail(err, ENOMEM, "no memory for what comes through a pipe");
+	}
+	if (got < 0 || lseek(to, 0, SEEK_SET) < 0)
+		return bf_fail(err, errno, "%s", strerror(errno));
+	return all ? 0 : bf_fail(err, ENODATA, "nothing came through this pipe");
+}
+
+/* A descriptor that can be read from its beginning, as often as needed. Opening it waits for nobody. */
+static int open_again_and_again(const char *path, struct bf_error *err)
+{
+	cleanup_close int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), copy = -1;
+	struct stat st;
+	int rc;
+
+	if (fd < 0 || fstat(fd, &st))
+		return bf_fail(err, errno, "%s", strerror(errno));
+	if (S_ISREG(st.st_mode))
+		return bf_take_fd(&fd);
+	if (!S_ISFIFO(st.st_mode))
+		return bf_fail(err, EINVAL, "neither a plain file nor a pipe");
+	copy = memfd_create("belfry-record", MFD_CLOEXEC);
+	if (copy < 0)
+		return bf_fail(err, errno, "no memory for what comes through a pipe: %s", strerror(errno));
+	rc = copy_pipe(fd, copy, err);
+	return rc ? rc : bf_take_fd(&copy);
+}
+
+static FILE *open_record(const struct policy_args *args, struct bf_error *err)
+{
+	struct bf_error why = { 0 };
+	int fd = open_again_and_again(args->name, &why);
+	FILE *record = NULL;
+
+	if (fd < 0) {
+		fail_record(args, &why, err);
+		return NULL;
+	}
+	record = fdopen(fd, "r");
+	if (!record) {
+		close(fd);
+		bf_fail(err, ENOMEM, "out of memory");
+	}
+	return record;
+}
+
 static int replay(struct policy_args *args)
 {
 	struct asked asked = { .hooks = 0 };
@@ -300,11 +379,9 @@ static int replay(struct policy_args *args)
 	if (args->set_count && !strcmp(args->with, built_in))
 		return cli_usage("policy replay",
 				 "--set is for the policy of --with, and the built-in has nothing to set");
-	record = fopen(args->name, "re");
-	if (!record) {
-		bf_fail(&err, errno, "%s: %s", args->name, strerror(errno));
+	record = open_record(args, &err);
+	if (!record)
 		return cli_fail(&err);
-	}
 	rc = ask_again(args, record, &asked, &err);
 	if (!rc && asked.result.is_cut_off)
 		fprintf(stderr, "belfry: %s: the last entry is cut off: what comes before is used\n",

@@ -18,6 +18,16 @@ static bool is_here(const char *name, int length)
 	return !bf_find_beside(NULL, candidates, path, sizeof(path));
 }
 
+bool policy_is_shipped(const char *name)
+{
+	size_t length = strlen(name);
+
+	for (const char *one = BELFRY_POLICIES; *one; one += strcspn(one, " ") + 1)
+		if (strcspn(one, " ") == length && !memcmp(one, name, length))
+			return is_here(name, (int)length);
+	return false;
+}
+
 const char *policy_shipped(char *to, size_t room)
 {
 	size_t used = 0;

@@ -35,16 +35,17 @@ struct top {
 	bool is_screen, is_raw;
 	struct termios before;
 	int signals;
+	int why; /* what is shown cannot be written: errno; 0: it can */
 	unsigned rows, columns;
 };
 
-static void put(const char *text, size_t bytes)
+static void put(struct top *top, const char *text, size_t bytes)
 {
-	while (bytes) {
+	while (bytes && !top->why) {
 		ssize_t done = write(STDOUT_FILENO, text, bytes);
 
 		if (done < 0 && errno != EINTR)
-			return;
+			top->why = errno;
 		if (done > 0) {
 			text += done;
 			bytes -= (size_t)done;
@@ -79,20 +80,20 @@ static void enter(struct top *top)
 		raw.c_cc[VMIN] = raw.c_cc[VTIME] = 0;
 		tcsetattr(STDIN_FILENO, TCSANOW, &raw);
 	}
-	put(enter_text, sizeof(enter_text) - 1);
+	put(top, enter_text, sizeof(enter_text) - 1);
 }
 
 static void leave(struct top *top)
 {
 	if (!top->is_screen)
 		return;
-	put(leave_text, sizeof(leave_text) - 1);
+	put(top, leave_text, sizeof(leave_text) - 1);
 	if (top->is_raw)
 		tcsetattr(STDIN_FILENO, TCSANOW, &top->before);
 }
 
 /* The frame cut to what the screen has. */
-static void show_screen(const struct top *top, const char *frame)
+static void show_screen(struct top *top, const char *frame)
 {
 	cleanup_free char *text = NULL;
 	size_t bytes = 0;
@@ -110,10 +111,10 @@ static void show_screen(const struct top *top, const char *frame)
 	}
 	fputs("\033[J", to);
 	if (!fclose(to))
-		put(text, bytes);
+		put(top, text, bytes);
 }
 
-static void show(const struct top *top, struct json_object *before, struct json_object *now)
+static void show(struct top *top, struct json_object *before, struct json_object *now)
 {
 	cleanup_free char *frame = NULL;
 	size_t bytes = 0;
@@ -127,7 +128,7 @@ static void show(const struct top *top, struct json_object *before, struct json_
 	if (top->is_screen)
 		show_screen(top, cli_plain(frame));
 	else
-		put(cli_plain(frame), bytes);
+		put(top, cli_plain(frame), bytes);
 }
 
 static void suspend(struct top *top)
@@ -201,11 +202,11 @@ static int watch(struct top *top, struct bf_error *err)
 			break;
 		rc = 0;
 		show(top, before, now);
-		if (top->count && !--top->count)
+		if (top->why || (top->count && !--top->count))
 			break;
 		is_last = rest(top, before, now);
 		if (!top->is_screen && !is_last)
-			put("\n", 1);
+			put(top, "\n", 1);
 	}
 	json_object_put(before);
 	json_object_put(now);
@@ -288,5 +289,7 @@ int cli_top(int argc, char **argv)
 	rc = watch(&top, &err);
 	leave(&top);
 	close(top.signals);
+	if (!rc && top.why)
+		rc = bf_fail(&err, top.why, "cannot write: %s", strerror(top.why));
 	return rc ? cli_fail(&err) : CLI_OK;
 }

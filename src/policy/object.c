@@ -133,6 +133,12 @@ static void take_logs(struct object *object)
 	}
 }
 
+/* It was not looked at, or not for a reason of its own. */
+static bool is_lack(int code)
+{
+	return code == EMFILE || code == ENFILE || code == ENOMEM || code == EPERM;
+}
+
 static int refused(const struct object *object, int code, const char *complaint, char **log,
 		   struct bf_error *err)
 {
@@ -141,11 +147,14 @@ static int refused(const struct object *object, int code, const char *complaint,
 	for (int hook = 0; hook < BELFRY_HOOKS; hook++) {
 		if (!object->logs[hook] || !object->logs[hook][0])
 			continue;
+		log_reason(object->logs[hook], reason, sizeof(reason));
+		if (!reason[0] && is_lack(code))
+			continue;
 		if (log)
 			*log = log_readable(bpf_program__name(object->programs[hook]), object->logs[hook]);
-		log_reason(object->logs[hook], reason, sizeof(reason));
 		return bf_fail(err, code, "the kernel's verifier refuses program %.64s: %s",
-			       bpf_program__name(object->programs[hook]), reason);
+			       bpf_program__name(object->programs[hook]),
+			       reason[0] ? reason : strerror(code));
 	}
 	if (code == EPERM && policy_is_possible(err))
 		return -EPERM;

@@ -20,8 +20,23 @@ static bool has_capability(void)
 	return effective & (1ull << CAP_BPF | 1ull << CAP_SYS_ADMIN);
 }
 
+/* Not all users of the machine are in ours: so it is another than the first, and what is root in it is not root to bpf(2). */
+static bool is_in_user_namespace(void)
+{
+	cleanup_file FILE *file = fopen("/proc/self/uid_map", "re");
+	unsigned long long first = 0, outside = 0, count = 0;
+
+	if (!file || fscanf(file, "%llu %llu %llu", &first, &outside, &count) != 3)
+		return false;
+	return first || outside || count != UINT32_MAX;
+}
+
 static int say_why(int code, struct bf_error *err)
 {
+	if (code == EPERM && has_capability() && is_in_user_namespace())
+		return bf_fail(
+			err, EPERM,
+			"eBPF may not be loaded here: root of a user namespace (a rootless container's?) is not enough; it takes root of the machine, or its CAP_BPF");
 	if (code == EPERM && has_capability())
 		return bf_fail(
 			err, EPERM,

@@ -97,6 +97,15 @@ static int64_t value_of(const struct tunable *tunable)
 	return tunable->is_signed ? (int64_t)(raw << unused) >> unused : (int64_t)raw;
 }
 
+/* Decimal, or 16 after 0x: a 0 before other digits means 8 to some and nothing to others. 0: neither. */
+static int base_of(const char *text)
+{
+	text += *text == '-';
+	if (text[0] != '0' || !text[1])
+		return 10;
+	return text[1] == 'x' || text[1] == 'X' ? 16 : 0;
+}
+
 static int parse_signed(const struct tunable *tunable, const char *text, uint64_t *raw)
 {
 	int64_t most = (int64_t)(~0ull >> (65 - 8 * tunable->bytes));
@@ -104,7 +113,7 @@ static int parse_signed(const struct tunable *tunable, const char *text, uint64_
 	char *end;
 
 	errno = 0;
-	value = strtoll(text, &end, 0);
+	value = strtoll(text, &end, base_of(text));
 	if (end == text || *end)
 		return -EINVAL;
 	if (errno || value > most || value < -most - 1)
@@ -120,7 +129,7 @@ static int parse_unsigned(const struct tunable *tunable, const char *text, uint6
 	char *end;
 
 	errno = 0;
-	value = strtoull(text, &end, 0);
+	value = strtoull(text, &end, base_of(text));
 	if (end == text || *end)
 		return -EINVAL;
 	if (errno || value > most || *text == '-')
@@ -135,7 +144,7 @@ static int parse_value(const struct tunable *tunable, const char *text, uint64_t
 		*raw = *text == 't';
 		return 0;
 	}
-	if (strchr(" \t\n+", *text)) /* what strtoll would skip */
+	if (strchr(" \t\n+", *text) || !base_of(text)) /* what strtoll would skip, or read as it likes */
 		return -EINVAL;
 	return tunable->is_signed ? parse_signed(tunable, text, raw) : parse_unsigned(tunable, text, raw);
 }
@@ -190,8 +199,8 @@ static int set_one(const struct rodata *rodata, const char *set, struct bf_error
 			       tunable.name, tunable.is_signed ? "a signed number" : "a number",
 			       tunable.is_bool ? 1 : 8 * tunable.bytes);
 	if (rc)
-		return bf_fail(err, EINVAL, "'%.64s': not a whole number%s", set,
-			       tunable.is_bool ? ", true or false" : "");
+		return bf_fail(err, EINVAL, "'%.64s': not a whole number, such as 10 or 0xa%s", set,
+			       tunable.is_bool ? ", nor true or false" : "");
 	memcpy(tunable.at, &raw, tunable.bytes);
 	return 0;
 }

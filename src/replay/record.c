@@ -4,7 +4,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio_ext.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/own.h"
 
 enum { CTX_MOST = 1024 };
 
@@ -159,6 +164,19 @@ static bool is_text(const char *text, size_t room)
 		if (text[i] < ' ' || text[i] > '~')
 			return false;
 	return length < room;
+}
+
+bool record_introduces(const struct record_entry *entry, uint64_t *id, char name[BELFRY_NAME_SIZE])
+{
+	struct belfry_vgpu_init init;
+
+	if (entry->kind != RECORD_DECISION || entry->ctx_bytes < sizeof(init) ||
+	    (entry->hook != BELFRY_HOOK_VGPU_INIT && entry->hook != BELFRY_HOOK_VGPU_SET))
+		return false;
+	memcpy(&init, record_ctx(entry), sizeof(init));
+	*id = init.id;
+	memcpy(name, init.name, sizeof(init.name));
+	return init.name[0] && is_text(init.name, sizeof(init.name));
 }
 
 /* As the configuration may be (docs/sharing.md), or sched divides by what it must not. */
@@ -335,4 +353,35 @@ int record_read(FILE *from, void *buffer, struct bf_error *err)
 		return ended(from, RECORD_CUT_OFF, err);
 	rc = record_check(buffer, entry.bytes, err);
 	return rc ? rc : RECORD_ENTRY;
+}
+
+/* Up to where there are whole entries: 0 if not even the header is. */
+static long whole_bytes(FILE *record, void *buffer, struct record_kept *kept)
+{
+	const struct record_entry *entry = buffer;
+	long end;
+
+	if (record_read_header(record, NULL))
+		return 0;
+	for (end = ftell(record); record_read(record, buffer, NULL) == RECORD_ENTRY; end = ftell(record)) {
+		kept->decisions += entry->kind == RECORD_DECISION;
+		kept->lost += entry->lost;
+	}
+	return end;
+}
+
+int record_mend(FILE *record, struct record_kept *kept, struct bf_error *err)
+{
+	cleanup_free void *buffer = malloc(RECORD_ENTRY_MAX);
+	long end;
+
+	*kept = (struct record_kept){ .decisions = 0 };
+	if (!buffer)
+		return bf_fail(err, ENOMEM, "out of memory");
+	__fpurge(record);
+	rewind(record);
+	end = whole_bytes(record, buffer, kept);
+	if (end < 0 || ftruncate(fileno(record), end))
+		return bf_fail(err, errno, "what is cut off at its end stays there: %s", strerror(errno));
+	return 0;
 }

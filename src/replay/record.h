@@ -95,6 +95,9 @@ size_t record_make_other(enum record_kind kind, uint64_t at_ns, const void *what
 int record_check(const void *bytes, size_t size, struct bf_error *err);
 const void *record_ctx(const struct record_entry *entry); /* or what the kind says */
 const struct belfry_vgpu *record_table(const struct record_entry *entry);
+/* The vGPU that a decision introduces. False: it introduces none, or by a name that cannot be shown to people: a policy may
+ * have written there, and the file be from anywhere. */
+bool record_introduces(const struct record_entry *entry, uint64_t *id, char name[BELFRY_NAME_SIZE]);
 
 struct record_setup record_setup_of(const struct sched_options *options);
 struct sched_options record_options(const struct record_setup *setup);
@@ -107,5 +110,12 @@ int record_read_header(FILE *from, struct bf_error *err);
  * was killed leaves half an entry behind: what comes before is good. */
 enum record_got { RECORD_END, RECORD_ENTRY, RECORD_CUT_OFF };
 int record_read(FILE *from, void *buffer, struct bf_error *err);
+
+/* After a write that failed, of a full disk, say: what is not a whole entry is cut off, so that the record ends well. What
+ * the stream has not written yet is dropped. It must be open for reading, too. */
+struct record_kept {
+	uint64_t decisions, lost;
+};
+int record_mend(FILE *record, struct record_kept *kept, struct bf_error *err);
 
 #endif

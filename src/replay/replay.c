@@ -190,17 +190,15 @@ static int replay_other(struct replay *replay, const struct record_entry *entry)
 
 static void note_name(struct replay *replay, const struct record_entry *entry)
 {
-	struct belfry_vgpu_init ctx;
+	char name[BELFRY_NAME_SIZE];
 	struct replay_vgpu *vgpu;
+	uint64_t id;
 
-	if ((entry->hook != BELFRY_HOOK_VGPU_INIT && entry->hook != BELFRY_HOOK_VGPU_SET) ||
-	    entry->ctx_bytes < sizeof(ctx))
+	if (!record_introduces(entry, &id, name))
 		return;
-	memcpy(&ctx, record_ctx(entry), sizeof(ctx));
-	ctx.name[sizeof(ctx.name) - 1] = '\0';
-	vgpu = vgpu_of(replay, ctx.id);
+	vgpu = vgpu_of(replay, id);
 	if (vgpu)
-		memcpy(vgpu->name, ctx.name, sizeof(vgpu->name));
+		memcpy(vgpu->name, name, sizeof(vgpu->name));
 }
 
 /* One that holds not all of its table could not be put to any policy, and what a vGPU's own policy said is no question. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "replay/worked.h"
+
 static const uint64_t least_gpu_ns = 10000;    /* of a burst: measured too seldom to be believed */
 static const uint64_t least_kernel_ns = 50000; /* shorter ones are taken together */
 static const uint64_t most_kernel_ns = 100000000;
@@ -35,7 +37,8 @@ struct reader {
 	uint64_t begin_ns;
 	bool has_begun;
 	size_t steps, change_room;
-	double busy; /* of the time that anybody was let in, so much the GPU was used: 0 to 1 */
+	struct worked worked; /* for whom there are vGPUs */
+	double busy;	      /* of the time that anybody was let in, so much the GPU was used: 0 to 1 */
 };
 
 static uint64_t less(uint64_t a, uint64_t b)
@@ -133,8 +136,6 @@ static int add_vgpu(struct reader *reader, const struct record_share *share, str
 	struct progress *progress;
 	struct workload_vgpu *v;
 
-	if (to->vgpu_count == WORKLOAD_VGPUS_MAX)
-		return bf_fail(err, E2BIG, "the record has more than %d vGPUs", WORKLOAD_VGPUS_MAX);
 	progress = realloc(reader->progress, (to->vgpu_count + 1) * sizeof(*progress));
 	if (!progress)
 		return bf_fail(err, ENOMEM, "no memory for all vGPUs of the record");
@@ -153,6 +154,8 @@ static int take_share(struct reader *reader, const struct record_entry *entry, s
 	int at;
 
 	memcpy(&share, record_ctx(entry), sizeof(share));
+	if (!worked_has(&reader->worked, share.id))
+		return 0;
 	at = find(reader, share.id);
 	if (at < 0)
 		return add_vgpu(reader, &share, err);
@@ -468,6 +471,20 @@ static int read_all(struct reader *reader, FILE *record, void *buffer, struct bf
 	return 0;
 }
 
+/* Who had work is known only at its end. */
+static int read_twice(struct reader *reader, FILE *record, void *buffer, struct bf_error *err)
+{
+	int rc;
+
+	rewind(record);
+	rc = worked_read(record, buffer, &reader->worked, err);
+	if (rc)
+		return rc;
+	reader->to->idle_count = reader->worked.idle_count;
+	rewind(record);
+	return read_all(reader, record, buffer, err);
+}
+
 int workload_read(FILE *record, struct workload *workload, struct bf_error *err)
 {
 	struct reader reader = { .to = workload };
@@ -477,7 +494,7 @@ int workload_read(FILE *record, struct workload *workload, struct bf_error *err)
 	*workload = (struct workload){ .vgpu_count = 0 };
 	workload->vgpus = calloc(WORKLOAD_VGPUS_MAX, sizeof(*workload->vgpus));
 	if (buffer && workload->vgpus)
-		rc = read_all(&reader, record, buffer, err);
+		rc = read_twice(&reader, record, buffer, err);
 	else
 		bf_fail(err, ENOMEM, "no memory for the work of the record");
 	free(reader.progress);

@@ -69,13 +69,15 @@ struct workload {
 	bool is_soft;
 	char policy[BELFRY_NAME_SIZE]; /* under which it was recorded; "" if there were several */
 	uint64_t ns;		       /* from its beginning to its end */
-	struct workload_vgpu *vgpus;
+	struct workload_vgpu *vgpus;   /* that had work */
 	unsigned vgpu_count;
+	size_t idle_count; /* that had none: they are left out */
 	struct workload_change *changes;
 	size_t change_count;
 };
 
-/* As far as there are whole entries. -ENODATA: it says nothing of work. */
+/* From the beginning of the record, which is read twice, as far as there are whole entries. -ENODATA: it says nothing of
+ * work; -E2BIG: too much of it to be played. */
 int workload_read(FILE *record, struct workload *workload, struct bf_error *err);
 void workload_free(struct workload *workload);
 

@@ -74,6 +74,12 @@ for command in create run ls top set explain stats trace hold open stop resume r
 	expect 2 'unknown option' "$BELFRY" "$command" --frobnicate
 done
 
+# What cannot be written is no success.
+for command in --help -h help --version info 'info --json' ls 'ls --json' 'run --help' 'policy --help' 'soft --help' top; do
+	# shellcheck disable=SC2016 # the inner shell's own arguments
+	expect 1 'belfry: cannot write: No space left on device' sh -c '"$0" $1 >/dev/full' "$BELFRY" "$command"
+done
+
 # Sizes, times and numbers.
 for size in -1 0 abc 5X 1e400 '' 1.5 -8G 0G 5GB5 nan 0x10 +1 '8 G'; do
 	expect 2 "size '$size'" "$BELFRY" run --mem "$size" -- true

@@ -31,6 +31,17 @@ status 1 "$belfry" policy check "$objects/least.bpf.o" --set no_such=1
 says "'no_such' cannot be set: this policy has slice_us, offset" "a tunable that is not there"
 status 1 "$belfry" policy check "$objects/least.bpf.o" --set slice_us=much
 says 'not a whole number' "a tunable that is no number"
+status 1 "$belfry" policy check "$objects/least.bpf.o" --set slice_us=010
+says 'not a whole number, such as 10 or 0xa' "a tunable with a 0 before it"
+# Where there are too few descriptors it is not the verifier that refuses. How many it takes depends on the kernel.
+for count in 7 8 9 10 11 12; do
+	(ulimit -n "$count" && exec timeout 20 "$belfry" policy check latency_first) >"$work/out" 2>"$work/err"
+	! grep -qE 'verifier refuses program [^:]*: *$' "$work/err" || fail "refused for nothing: $(cat "$work/err")"
+done
+if timeout 20 unshare -Ur true 2>"$work/err"; then
+	status 0 unshare -Ur "$belfry" policy check fair
+	told 'root of a user namespace' "why root of a user namespace may not"
+fi
 not_told 'module_load' "a hook that is not there"
 status 0 "$belfry" policy check "$objects/never_due.bpf.o"
 told 'module_load is not asked yet' "a hook that nobody asks"
@@ -132,6 +143,129 @@ status 2 "$belfry" policy replay some --with built-in --set bogus=1
 says 'the built-in has nothing to set' "a tunable of the built-in"
 status 1 "$belfry" policy replay some --with fair --set bogus=1
 says "'bogus' cannot be set" "a tunable that is not there"
+
+# What it was recorded under: by its name where that is enough, or else by its file.
+status 0 "$belfry" policy replay some --with fair
+told '--against with the file of never_due would tell' "what to compare with"
+
+# A record through a pipe is one, too; nobody waits for one that nothing comes through, and what else is no file is not read.
+for with in fair never_due; do
+	object=$with
+	[ "$with" = fair ] || object=$objects/never_due.bpf.o
+	status 0 "$belfry" policy replay some --with "$object"
+	cp "$work/out" plain.out
+	timeout 60 cat some | timeout 60 "$belfry" policy replay /dev/stdin --with "$object" >"$work/out" 2>"$work/err" ||
+		fail "a record through a pipe: $(cat "$work/err")"
+	diff plain.out "$work/out" >&2 || fail "a record through a pipe is another"
+done
+mkfifo pipe
+status 1 "$belfry" policy replay pipe --with fair
+says 'pipe: nothing came through this pipe' "a pipe that nobody writes to"
+status 1 "$belfry" policy replay . --with fair
+says 'neither a plain file nor a pipe' "a folder"
+status 1 "$belfry" policy replay /dev/zero --with fair
+says 'neither a plain file nor a pipe' "a device"
+
+# Whoever reads may not read: the end of the time, and signals, come through all the same. What is written is whole lines.
+# blocked STATUS COMMAND...: it ends so although nobody reads.
+blocked() {
+	local wanted=$1 began=$SECONDS got
+	shift
+	rm -f never_read
+	mkfifo never_read
+	exec 8<>never_read
+	timeout 60 "$@" >never_read 2>"$work/err"
+	got=$?
+	[ "$got" = "$wanted" ] || fail "$* : status $got, not $wanted: $(cat "$work/err")"
+	[ $((SECONDS - began)) -lt 30 ] || fail "$* : does not end while nobody reads"
+	timeout 1 cat <&8 >"$work/out"
+	exec 8>&-
+	[ -s "$work/out" ] && [ -z "$(tail -c 1 "$work/out")" ] || fail "$* : half a line: $(tail -1 "$work/out")"
+}
+blocked 0 "$belfry" policy trace --all --json --soft name=one --for 5s
+for signal in INT TERM; do
+	blocked 124 timeout -s "$signal" 5 "$belfry" policy trace --all --json --soft name=one
+done
+
+# What cannot be written is no success, and is said once.
+while read -r command; do
+	# shellcheck disable=SC2086 # a command and its words
+	timeout 60 "$belfry" $command >/dev/full 2>"$work/err"
+	got=$?
+	[ "$got" = 1 ] || fail "$command, to a full disk: status $got"
+	[ "$(cat "$work/err")" = 'belfry: cannot write: No space left on device' ] || fail "$command, to a full disk: $(cat "$work/err")"
+done <<END
+ls
+ls --json
+stats
+stats --json
+top
+explain first
+info
+policy ls
+policy ls --json
+policy check fair
+policy check fair --json
+policy trace --all --for 30s --soft name=one
+policy trace --all --for 30s --json --soft name=one
+policy replay some --with fair
+policy replay some --with fair --json
+policy --help
+policy load --help
+run --help
+soft status
+hold --json other
+open --json other
+--help
+--version
+END
+timeout 60 "$belfry" policy trace --all --for 30s --soft name=one 2>"$work/err" | head -n 1 >"$work/out"
+[ "${PIPESTATUS[0]}" = 0 ] && [ ! -s "$work/err" ] || fail "nobody reads on, and that is called a failure: $(cat "$work/err")"
+
+# A record that the disk has no room for ends with its last whole entry.
+(ulimit -f 64 && exec timeout 60 "$belfry" policy record -o full --for 50s --soft name=one) >"$work/out" 2>"$work/err"
+[ $? = 1 ] || fail "a record without room is a success"
+kept=$(awk '{ print $2; exit }' "$work/out")
+[ "$kept" -gt 0 ] || fail "nothing is kept of a record without room: $(cat "$work/out" "$work/err")"
+says "full: cannot be written: File too large; what came before that is kept, $kept decisions" "a record without room"
+status 0 "$belfry" policy replay full --with fair
+[ ! -s "$work/err" ] || fail "a record without room is cut off: $(cat "$work/err")"
+told "$kept decisions in " "a record without room"
+
+# Of hundreds of vGPUs those that had work are played; where even they are too many the decisions are compared all the same.
+# Names that could steer a terminal are not shown. others COUNT WHAT: so many beside those of a record.
+others() {
+	python3 - some "$1" "$2" <<'END'
+import struct, sys
+record = open(sys.argv[1], "rb").read()
+def entry(kind, body, hook=0):
+    return struct.pack("<IHBBIIIIQQQQQ", 64 + len(body), hook, 0, kind, 0, len(body), 0, 0, last, 0, 0, 0, 0) + body
+at, vgpu_init = 16, b""
+while at < len(record):
+    size, hook, _, kind = struct.unpack_from("<IHBB", record, at)
+    last = struct.unpack_from("<Q", record, at + 24)[0]
+    if not vgpu_init and kind == 0 and record.find(b"first\0", at, at + size) > 0:
+        vgpu_init = record[at:at + size]
+    at += size
+for i in range(int(sys.argv[2])):
+    share = struct.pack("<Q64sIIIIQQIi", 100000 + i, b"many", 0, 1, 0, 0, 0, 0, 0, -1)
+    work = struct.pack("<QII9Q", 100000 + i, int(sys.argv[3]), 0, last, last, 0, 0, 0, 0, 0, 0, 0)
+    record += entry(2, share) + entry(3, work)
+sys.stdout.buffer.write(record + vgpu_init.replace(b"first\0", b"\033[2J\xff"))
+END
+}
+others 300 6 >idle
+status 0 "$belfry" policy replay idle --with fair
+told '; fair was asked ' "a record of hundreds of vGPUs"
+told 'left out: 300 that had no work' "a record of hundreds of vGPUs"
+others 300 4 >many
+status 0 "$belfry" policy replay many --with fair
+told '; fair was asked ' "a record with too much work"
+told 'nothing can be played: more than 256 vGPUs of the record had work' "a record with too much work"
+! grep -q "$(printf '\033')" "$work/out" || fail "a name steers the terminal"
+status 0 "$belfry" policy replay many --with fair --json
+python3 -c 'import json, sys; r = json.loads(open(sys.argv[1], "rb").read().decode()); assert r["play"] is None and r["not_played"] and r["asked"] > 0 and "first" in [v["name"] for v in r["vgpus"]], r' \
+	"$work/out" || fail "replay --json of too much: $(cat "$work/out")"
 
 # The recorder was killed: what is whole is used. What is no record, or has something else in it, is not.
 head -c -5 some >cut_off

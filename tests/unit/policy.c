@@ -369,6 +369,10 @@ static void tunables_are_held_to_their_size(void **state)
 	assert_set_is_refused("slice_us=", EINVAL, "not a whole number");
 	assert_set_is_refused("slice_us=5x", EINVAL, "not a whole number");
 	assert_set_is_refused("slice_us= 5", EINVAL, "not a whole number");
+	assert_set_is_refused("slice_us=010", EINVAL, "not a whole number, such as 10 or 0xa");
+	assert_set_is_refused("slice_us=0b1", EINVAL, "not a whole number");
+	assert_set_is_refused("offset=-010", EINVAL, "not a whole number");
+	assert_set_is_refused("slice_us=0x", EINVAL, "not a whole number");
 	assert_set_is_refused("slice_us", EINVAL, "not NAME=VALUE");
 	assert_set_is_refused("=5", EINVAL, "not NAME=VALUE");
 	assert_set_is_refused("slice=5", ENOENT, "'slice' cannot be set: this policy has");

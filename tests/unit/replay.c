@@ -238,6 +238,90 @@ static void a_record_that_is_cut_off_is_used_as_far_as_it_goes(void **state)
 	recorder_free(recorder);
 }
 
+/* As a full disk leaves it. */
+static void a_record_is_mended_by_cutting_off_what_is_not_whole(void **state)
+{
+	static const long cuts[] = { 0, 1, sizeof(struct record_entry) + 20 };
+	struct replay_result result;
+	struct record_kept kept;
+	struct bf_error err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+		struct recorder *recorder = record(2);
+
+		cut(recorder, cuts[i]);
+		assert_int_equal(record_mend(recorder->file, &kept, &err), 0);
+		assert_int_equal(kept.decisions, recorder->entries - (cuts[i] > 0));
+		assert_int_equal(kept.lost, 0);
+		rewind(recorder->file);
+		assert_int_equal(replay_run(recorder->file, NULL, 1, &result, &err), 0);
+		assert_false(result.is_cut_off);
+		assert_int_equal(result.entries, kept.decisions);
+		replay_free(&result);
+		recorder_free(recorder);
+	}
+}
+
+static void a_record_without_a_whole_header_is_mended_to_nothing(void **state)
+{
+	cleanup_file FILE *file = tmpfile();
+	struct record_kept kept;
+
+	(void)state;
+	assert_non_null(file);
+	assert_int_equal(fwrite(RECORD_MAGIC, 8, 1, file), 1);
+	assert_int_equal(fflush(file), 0);
+	assert_int_equal(record_mend(file, &kept, NULL), 0);
+	assert_int_equal(kept.decisions, 0);
+	assert_int_equal(fseek(file, 0, SEEK_END), 0);
+	assert_int_equal(ftell(file), 0);
+}
+
+/* One that a policy or somebody else has written. */
+static void introduce(FILE *file, enum belfry_hook hook, uint64_t id, const char *name, size_t length)
+{
+	struct sched_decision decision = { .hook = hook, .got_id = id };
+	struct belfry_vgpu_init ctx = { .head = { .hook = hook, .vgpu = BELFRY_NOBODY }, .id = id };
+	uint64_t entry[64];
+	size_t bytes;
+
+	memcpy(ctx.name, name, length);
+	bytes = record_make(&decision, &ctx, sizeof(ctx), NULL, entry, sizeof(entry));
+	assert_true(bytes > 0);
+	assert_int_equal(fwrite(entry, bytes, 1, file), 1);
+}
+
+static void names_that_cannot_be_shown_are_left_out(void **state)
+{
+	static const char *const bad[] = { "\033[2J\033]0;owned\007", "\xff\xfe", "a\nb", "\x7f",
+					   "\xc3\xa4" };
+	enum { BAD = sizeof(bad) / sizeof(bad[0]) };
+	char endless[BELFRY_NAME_SIZE];
+	cleanup_file FILE *file = tmpfile();
+	struct replay_result result;
+	struct bf_error err;
+
+	(void)state;
+	assert_non_null(file);
+	memset(endless, 'x', sizeof(endless));
+	assert_int_equal(record_write_header(file, NULL), 0);
+	introduce(file, BELFRY_HOOK_VGPU_INIT, 1, "one", 3);
+	introduce(file, BELFRY_HOOK_VGPU_SET, 2, "two", 3);
+	for (uint64_t i = 0; i < BAD; i++) {
+		introduce(file, BELFRY_HOOK_VGPU_INIT, 1, bad[i], strlen(bad[i]));
+		introduce(file, BELFRY_HOOK_VGPU_SET, 3 + i, bad[i], strlen(bad[i]));
+	}
+	introduce(file, BELFRY_HOOK_VGPU_SET, 2, endless, sizeof(endless));
+	rewind(file);
+	assert_int_equal(replay_run(file, NULL, 1, &result, &err), 0);
+	assert_int_equal(result.entries, 3 + 2 * BAD);
+	assert_int_equal(result.vgpu_count, 2);
+	assert_string_equal(result.vgpus[0].name, "one");
+	assert_string_equal(result.vgpus[1].name, "two");
+	replay_free(&result);
+}
+
 static void noise_at_the_end_is_not_taken_for_a_cut(void **state)
 {
 	struct record_entry noise = { .bytes = 4096, .hook = BELFRY_HOOKS };
@@ -293,6 +377,9 @@ int main(void)
 		cmocka_unit_test(another_policy_differs_where_it_decides_otherwise),
 		cmocka_unit_test(what_is_no_entry_is_refused),
 		cmocka_unit_test(a_record_that_is_cut_off_is_used_as_far_as_it_goes),
+		cmocka_unit_test(a_record_is_mended_by_cutting_off_what_is_not_whole),
+		cmocka_unit_test(a_record_without_a_whole_header_is_mended_to_nothing),
+		cmocka_unit_test(names_that_cannot_be_shown_are_left_out),
 		cmocka_unit_test(noise_at_the_end_is_not_taken_for_a_cut),
 		cmocka_unit_test(a_record_without_its_header_or_another_s_is_refused),
 	};

@@ -427,6 +427,53 @@ static void a_play_is_cut_off_where_too_much_happens(void **state)
 	workload_free(&workload);
 }
 
+/* Others beside the one: they are there, and had used the GPU before. */
+static void add_others(FILE *file, unsigned count, enum record_work_what what)
+{
+	for (uint64_t id = 2; id < 2 + count; id++) {
+		struct record_share share = { .id = id, .limit_ppm = 1, .interleave = -1 };
+		struct record_work work = { .id = id, .what = RECORD_READ, .gpu_ns = S };
+
+		put(file, RECORD_SHARE, BEGIN_NS, &share, sizeof(share));
+		put(file, RECORD_WORK, BEGIN_NS, &work, sizeof(work));
+		work.what = what;
+		work.came_ns = work.end_ns = BEGIN_NS;
+		put(file, RECORD_WORK, BEGIN_NS, &work, sizeof(work));
+	}
+}
+
+static void those_without_work_are_left_out(void **state)
+{
+	struct record_share late = { .id = 9000, .limit_ppm = SCHED_WHOLE_PPM, .interleave = -1 };
+	struct record_work used = { .id = 9000, .what = RECORD_READ };
+	struct workload workload;
+	struct play_result result;
+	FILE *file = begin_record();
+
+	(void)state;
+	add_others(file, 1024, RECORD_HERE);
+	add_others(file, 1024, RECORD_HELD);
+	add(file, BEGIN_NS + 100 * MS, RECORD_CAME, BEGIN_NS + 100 * MS, 0);
+	add(file, BEGIN_NS + 110 * MS, RECORD_DONE, BEGIN_NS + 100 * MS, 10 * MS);
+	/* That it had work is lost, but not that it used the GPU. */
+	put(file, RECORD_SHARE, BEGIN_NS, &late, sizeof(late));
+	put(file, RECORD_WORK, BEGIN_NS + 200 * MS, &used, sizeof(used));
+	used.gpu_ns = 5 * MS;
+	put(file, RECORD_WORK, BEGIN_NS + 300 * MS, &used, sizeof(used));
+	assert_int_equal(read_back(file, &workload, NULL), 0);
+	assert_int_equal(workload.vgpu_count, 2);
+	assert_int_equal(workload.vgpus[0].id, 1);
+	assert_int_equal(workload.vgpus[0].was.gpu_ns, 10 * MS);
+	assert_int_equal(workload.vgpus[1].id, 9000);
+	assert_int_equal(workload.vgpus[1].was.gpu_ns, 5 * MS);
+	assert_int_equal(workload.idle_count, 1024);
+	assert_int_equal(workload.change_count, 0);
+	play(&workload, NULL, &result);
+	assert_int_equal(result.vgpus[0].done, 1);
+	play_free(&result);
+	workload_free(&workload);
+}
+
 static void what_is_too_much_is_refused_with_the_limit(void **state)
 {
 	struct workload workload;
@@ -434,16 +481,19 @@ static void what_is_too_much_is_refused_with_the_limit(void **state)
 	FILE *file = begin_record();
 
 	(void)state;
-	for (uint64_t id = 2; id <= WORKLOAD_VGPUS_MAX + 1; id++) {
-		struct record_share share = { .id = id, .limit_ppm = 1, .interleave = -1 };
+	add_others(file, WORKLOAD_VGPUS_MAX, RECORD_CAME);
+	assert_int_equal(read_back(file, &workload, NULL), 0);
+	assert_int_equal(workload.vgpu_count, WORKLOAD_VGPUS_MAX);
+	workload_free(&workload);
 
-		put(file, RECORD_SHARE, BEGIN_NS, &share, sizeof(share));
-	}
+	file = begin_record();
+	add_others(file, WORKLOAD_VGPUS_MAX + 1, RECORD_CAME);
 	assert_int_equal(read_back(file, &workload, &err), -E2BIG);
-	assert_string_equal(err.text, "the record has more than 256 vGPUs");
+	assert_string_equal(err.text, "more than 256 vGPUs of the record had work");
 	assert_null(workload.vgpus);
 
 	file = begin_record();
+	add(file, BEGIN_NS, RECORD_CAME, BEGIN_NS, 0);
 	for (unsigned i = 0; i <= WORKLOAD_CHANGES_MAX; i++)
 		add(file, BEGIN_NS + i, i % 2 ? RECORD_FREE : RECORD_HELD, 0, 0);
 	assert_int_equal(read_back(file, &workload, &err), -E2BIG);
@@ -536,6 +586,7 @@ int main(void)
 		cmocka_unit_test(work_without_an_end_wants_all_it_can_get),
 		cmocka_unit_test(nonsense_is_played_to_an_end),
 		cmocka_unit_test(a_play_is_cut_off_where_too_much_happens),
+		cmocka_unit_test(those_without_work_are_left_out),
 		cmocka_unit_test(what_is_too_much_is_refused_with_the_limit),
 		cmocka_unit_test(what_nobody_could_have_recorded_is_refused),
 		cmocka_unit_test(a_record_without_work_says_so),
