@@ -141,6 +141,14 @@ void bf_end_descendants(void)
 	}
 }
 
+void bf_hold_standard_files(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC) < 0)
+			_exit(1);
+}
+
 int bf_send_fd(int sock, int fd)
 {
 	return bf_message_send(sock, "f", 1, fd, 0);

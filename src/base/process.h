@@ -29,6 +29,10 @@ int bf_poke(pid_t pid, uint64_t address, const void *from, size_t bytes);
  * is lost to another parent while its own dies. */
 void bf_end_descendants(void);
 
+/* For the beginning of main(): where standard input, output or error is closed, nothing that is opened later gets its number,
+ * so that what is printed does not end up there. Writing to it fails, as it should; a program that is started finds it closed. */
+void bf_hold_standard_files(void);
+
 int bf_send_fd(int sock, int fd);
 /* The descriptor, or -errno. */
 int bf_recv_fd(int sock);

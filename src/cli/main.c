@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "cli/cli.h"
 
 static const struct cli_command commands[] = {
@@ -74,6 +75,7 @@ int main(int argc, char **argv)
 	struct bf_error err = { 0 };
 	int status, why;
 
+	bf_hold_standard_files();
 	bf_log_setup("belfry", BF_LOG_WARN);
 	status = run_command(argc, argv);
 	why = why_not_written(errno);

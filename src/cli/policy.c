@@ -14,7 +14,7 @@ static const char help_text[] =
 	"Policies in eBPF: who has the GPU next, for how long, who is stopped for whom.\n"
 	"\n"
 	"  load FILE|NAME  have it decide, from now on, without a pause\n"
-	"  unload          have the built-in policy decide again\n"
+	"  unload          have the built-in policy decide again; or for a vGPU, its GPU's\n"
 	"  ls              which are loaded, what their hooks cost, and why one is out\n"
 	"  dump            what a policy says of itself\n"
 	"  check FILE|NAME tell what is in an object, and whether the kernel takes it\n"

@@ -64,22 +64,33 @@ static int check_call(const struct bpf_insn *insn, struct bf_error *err)
 		       insn->src_reg ? "a function of the kernel" : name_of(insn->imm));
 }
 
-/* Maps are named by relocations. A number in their place would be a file of whoever loads it. */
+/* Maps are named by relocations: a number in their place would be a file of whoever loads it. And its second half is no place
+ * for a call: a function could begin there. */
+static int check_wide(const struct bpf_insn *insn, const struct bpf_insn *second, struct bf_error *err)
+{
+	if (second->code)
+		return bf_fail(err, EINVAL, "it is damaged: half an instruction; compile it again");
+	if (insn->src_reg && insn->src_reg != BPF_PSEUDO_FUNC)
+		return bf_fail(err, EPERM, "it names a map by a number, which policies may not");
+	return 0;
+}
+
 static int check_code(const void *code, size_t code_bytes, struct bf_error *err)
 {
-	struct bpf_insn insn;
+	struct bpf_insn insn, second;
 	int rc = 0;
 
 	for (size_t at = 0; !rc && at + sizeof(insn) <= code_bytes; at += sizeof(insn)) {
 		memcpy(&insn, (const char *)code + at, sizeof(insn));
 		if (insn.code == (BPF_JMP | BPF_CALL))
 			rc = check_call(&insn, err);
-		if (insn.code == (BPF_LD | BPF_IMM | BPF_DW)) {
-			at += sizeof(insn); /* it takes two */
-			if (insn.src_reg && insn.src_reg != BPF_PSEUDO_FUNC)
-				rc = bf_fail(err, EPERM,
-					     "it names a map by a number, which policies may not");
-		}
+		if (insn.code != (BPF_LD | BPF_IMM | BPF_DW))
+			continue;
+		second = (struct bpf_insn){ .code = 0xff };
+		at += sizeof(insn);
+		if (at + sizeof(second) <= code_bytes)
+			memcpy(&second, (const char *)code + at, sizeof(second));
+		rc = check_wide(&insn, &second, err);
 	}
 	return rc;
 }

@@ -68,12 +68,24 @@ static bool are_strings(const struct file *file, size_t i)
 	       !file->bytes[section.sh_offset + section.sh_size - 1];
 }
 
+/* Names of programs and maps are shown to people. */
+static bool is_shown(const struct file *file, const Elf64_Shdr *section, uint32_t at)
+{
+	const char *name = (const char *)file->bytes + section_at(file, section->sh_link).sh_offset + at;
+
+	return !*name || says_is_word(name);
+}
+
 static bool are_symbols_sane(const struct file *file, const Elf64_Shdr *section)
 {
+	static const Elf64_Sym none;
 	uint64_t names;
 
 	if (section->sh_entsize != sizeof(Elf64_Sym) || section->sh_size % sizeof(Elf64_Sym) ||
 	    !are_strings(file, section->sh_link))
+		return false;
+	/* The first is nobody: libbpf would take it for a symbol like others. */
+	if (section->sh_size && memcmp(file->bytes + section->sh_offset, &none, sizeof(none)) != 0)
 		return false;
 	names = section_at(file, section->sh_link).sh_size;
 	for (uint64_t at = 0; at < section->sh_size; at += sizeof(Elf64_Sym)) {
@@ -81,7 +93,8 @@ static bool are_symbols_sane(const struct file *file, const Elf64_Shdr *section)
 
 		memcpy(&symbol, file->bytes + section->sh_offset + at, sizeof(symbol));
 		if (symbol.st_name >= names || symbol.st_shndx == SHN_XINDEX ||
-		    (symbol.st_shndx >= file->head.e_shnum && symbol.st_shndx < SHN_LORESERVE))
+		    (symbol.st_shndx >= file->head.e_shnum && symbol.st_shndx < SHN_LORESERVE) ||
+		    !is_shown(file, section, symbol.st_name))
 			return false;
 	}
 	return true;

@@ -29,6 +29,7 @@ int elf_each_code(const void *bytes, size_t size,
 const char *elf_first_extern(const void *bytes, size_t size);
 
 /* says.c: what an object says of itself. Reads the file only. */
+bool says_is_word(const char *text); /* a name that can be shown to people */
 int says_read(const void *bytes, size_t size, struct belfry_policy *says, struct bf_error *err);
 /* calls.c: what it calls. Reads the file only. */
 int calls_check(const void *bytes, size_t size, struct bf_error *err);

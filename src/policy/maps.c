@@ -60,6 +60,8 @@ static int check_one(const struct bpf_map *map, uint64_t *left, struct bf_error 
 	const char *name = bpf_map__name(map);
 	uint64_t bytes = map_bytes(map);
 
+	if (!says_is_word(name))
+		return bf_fail(err, EINVAL, "it is damaged: a map's name is none; compile it again");
 	if (!maps_type_name(bpf_map__type(map)))
 		return bf_fail(
 			err, EPERM,

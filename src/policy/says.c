@@ -17,6 +17,14 @@ static bool is_name(const char *name)
 	return true;
 }
 
+bool says_is_word(const char *text)
+{
+	for (const char *at = text; *at; at++)
+		if (*at <= ' ' || *at > '~')
+			return false;
+	return *text;
+}
+
 static bool is_line(const char *text, size_t room)
 {
 	size_t length = strnlen(text, room);

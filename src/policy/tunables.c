@@ -80,7 +80,7 @@ static bool tunable_at(const struct rodata *rodata, unsigned i, struct tunable *
 		return false;
 	type = behind(rodata->btf, variable->type);
 	*tunable = (struct tunable){ .name = btf__name_by_offset(rodata->btf, variable->name_off) };
-	if (!type || !tunable->name || !*tunable->name || !read_type(type, tunable))
+	if (!type || !tunable->name || !says_is_word(tunable->name) || !read_type(type, tunable))
 		return false;
 	if (place->offset > rodata->size || tunable->bytes > rodata->size - place->offset)
 		return false;

@@ -119,7 +119,7 @@ static size_t ctx_least(uint16_t hook)
 	}
 }
 
-static int check_sizes(const struct record_entry *entry, size_t size, struct bf_error *err)
+static int check_decision_sizes(const struct record_entry *entry, struct bf_error *err)
 {
 	/* Each is small by itself: their sum cannot run over. */
 	if (entry->ctx_bytes > CTX_MOST || entry->ctx_bytes % 8 || entry->ctx_bytes < ctx_least(entry->hook))
@@ -128,9 +128,9 @@ static int check_sizes(const struct record_entry *entry, size_t size, struct bf_
 	if (entry->count > BELFRY_VGPUS_MAX)
 		return bf_fail(err, EBADMSG, "not an entry of a record: %" PRIu32 " vGPUs, at most %u",
 			       entry->count, BELFRY_VGPUS_MAX);
-	if (entry->bytes != size ||
-	    size != sizeof(*entry) + entry->ctx_bytes + entry->count * sizeof(struct belfry_vgpu))
-		return bf_fail(err, EBADMSG, "not an entry of a record: %zu bytes, said to be %" PRIu32, size,
+	if (entry->bytes != sizeof(*entry) + entry->ctx_bytes + entry->count * sizeof(struct belfry_vgpu))
+		return bf_fail(err, EBADMSG,
+			       "not an entry of a record: %" PRIu32 " bytes, not the sum of its parts",
 			       entry->bytes);
 	return 0;
 }
@@ -213,7 +213,7 @@ static int check_work(const struct record_work *work, struct bf_error *err)
 	return 0;
 }
 
-static int check_other(const struct record_entry *entry, const void *bytes, size_t size, struct bf_error *err)
+static int check_other(const struct record_entry *entry, const void *bytes, struct bf_error *err)
 {
 	union {
 		struct record_setup setup;
@@ -221,22 +221,25 @@ static int check_other(const struct record_entry *entry, const void *bytes, size
 		struct record_work work;
 	} is;
 
-	if (entry->bytes != size || entry->ctx_bytes != size_of(entry->kind) || entry->count ||
-	    size != sizeof(*entry) + entry->ctx_bytes)
-		return bf_fail(err, EBADMSG, "not an entry of a record: %zu bytes of kind %u", size,
-			       entry->kind);
 	memcpy(&is, bytes, entry->ctx_bytes);
 	if (entry->kind == RECORD_SETUP)
 		return check_setup(&is.setup, err);
 	return entry->kind == RECORD_SHARE ? check_share(&is.share, err) : check_work(&is.work, err);
 }
 
-static int check_kind(const struct record_entry *entry, struct bf_error *err)
+/* What the head says of itself holds together: so much can be read on. */
+static int check_head(const struct record_entry *entry, struct bf_error *err)
 {
 	if (entry->hook >= BELFRY_HOOKS || entry->decider > SCHED_BY_OWN_POLICY ||
 	    entry->kind >= RECORD_KINDS)
 		return bf_fail(err, EBADMSG, "not an entry of a record: hook %u, decided by %u, kind %u",
 			       entry->hook, entry->decider, entry->kind);
+	if (entry->kind == RECORD_DECISION)
+		return check_decision_sizes(entry, err);
+	if (entry->ctx_bytes != size_of(entry->kind) || entry->count ||
+	    entry->bytes != sizeof(*entry) + entry->ctx_bytes)
+		return bf_fail(err, EBADMSG, "not an entry of a record: %" PRIu32 " bytes of kind %u",
+			       entry->bytes, entry->kind);
 	return 0;
 }
 
@@ -249,12 +252,13 @@ int record_check(const void *bytes, size_t size, struct bf_error *err)
 	if (size < sizeof(entry))
 		return bf_fail(err, EBADMSG, "not an entry of a record: %zu bytes", size);
 	memcpy(&entry, bytes, sizeof(entry));
-	rc = check_kind(&entry, err);
-	if (!rc && entry.kind != RECORD_DECISION)
-		return check_other(&entry, rest, size, err);
-	if (!rc)
-		rc = check_sizes(&entry, size, err);
-	return rc ? rc : check_ctx(&entry, rest, err);
+	rc = check_head(&entry, err);
+	if (!rc && entry.bytes != size)
+		rc = bf_fail(err, EBADMSG, "not an entry of a record: %zu bytes, said to be %" PRIu32, size,
+			     entry.bytes);
+	if (rc)
+		return rc;
+	return entry.kind == RECORD_DECISION ? check_ctx(&entry, rest, err) : check_other(&entry, rest, err);
 }
 
 struct record_setup record_setup_of(const struct sched_options *options)
@@ -342,12 +346,9 @@ int record_read(FILE *from, void *buffer, struct bf_error *err)
 
 	if (got != sizeof(entry))
 		return ended(from, got ? RECORD_CUT_OFF : RECORD_END, err);
-	rc = check_kind(&entry, err);
+	rc = check_head(&entry, err);
 	if (rc)
 		return rc;
-	if (entry.bytes < sizeof(entry) || entry.bytes > RECORD_ENTRY_MAX)
-		return bf_fail(err, EBADMSG, "not an entry of a record: %" PRIu32 " bytes, at most %zu",
-			       entry.bytes, RECORD_ENTRY_MAX);
 	memcpy(buffer, &entry, sizeof(entry));
 	if (fread((uint8_t *)buffer + sizeof(entry), entry.bytes - sizeof(entry), 1, from) != 1)
 		return ended(from, RECORD_CUT_OFF, err);

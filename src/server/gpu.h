@@ -218,7 +218,7 @@ void gpu_wake(struct gpu *gpu); /* the main thread, from any other: a worker has
 void gpu_hall_hear(struct gpu *gpu);
 void gpu_hall_tell_vgpu(struct gpu *gpu, const struct vgpu *vgpu);
 void gpu_hall_tell_gone(struct gpu *gpu, const char *name);
-void gpu_hall_tell_refused(struct gpu *gpu, const char *name, const char *why);
+void gpu_hall_tell_refused(struct gpu *gpu, const char *name, const char *why, bool is_clients);
 void gpu_hall_tell_use(struct gpu *gpu);
 void gpu_hall_tell_all(struct gpu *gpu); /* READY, and every vGPU */
 void gpu_hall_tell_failed(int hall, const char *why);

@@ -66,11 +66,13 @@ void gpu_hall_tell_vgpu(struct gpu *gpu, const struct vgpu *vgpu)
 	gpu_hall_tell_use(gpu);
 }
 
-static void tell_text(struct gpu *gpu, enum hall_kind kind, const char *name, const char *text)
+static void tell_text(struct gpu *gpu, enum hall_kind kind, const char *name, const char *text,
+		      uint32_t flags)
 {
 	struct hall_message message = message_of(kind);
 
 	message.gpu = use_of(gpu);
+	message.flags = flags;
 	snprintf(message.request.name, sizeof(message.request.name), "%s", name);
 	snprintf(message.text, sizeof(message.text), "%s", text);
 	send_hall(gpu, &message);
@@ -78,13 +80,13 @@ static void tell_text(struct gpu *gpu, enum hall_kind kind, const char *name, co
 
 void gpu_hall_tell_gone(struct gpu *gpu, const char *name)
 {
-	tell_text(gpu, HALL_GONE, name, "");
+	tell_text(gpu, HALL_GONE, name, "", 0);
 	gpu_hall_tell_use(gpu);
 }
 
-void gpu_hall_tell_refused(struct gpu *gpu, const char *name, const char *why)
+void gpu_hall_tell_refused(struct gpu *gpu, const char *name, const char *why, bool is_clients)
 {
-	tell_text(gpu, HALL_REFUSED, name, why);
+	tell_text(gpu, HALL_REFUSED, name, why, is_clients ? HALL_CLIENTS : 0);
 }
 
 void gpu_hall_tell_all(struct gpu *gpu)
@@ -130,7 +132,8 @@ static void turn_away(struct gpu *gpu, int sock, const struct protocol_request *
 {
 	struct protocol_reply reply = reply_of(why);
 
-	gpu_hall_tell_refused(gpu, request->name, why->text);
+	if (request->op == PROTOCOL_CREATE || request->op == PROTOCOL_RUN)
+		gpu_hall_tell_refused(gpu, request->name, why->text, true);
 	reply_send(sock, &reply, NULL, 0);
 	close(sock);
 }

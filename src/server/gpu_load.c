@@ -1,5 +1,6 @@
 /* Policies come: from a client or by the configuration. Read, verified, and given their place. */
 #include <errno.h>
+#include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,14 +52,18 @@ static void *read_object(int file, size_t *bytes, struct bf_error *err)
 	return taken;
 }
 
-/* Where maps of policies on this GPU are to be seen: root's alone, and only his are. False: nowhere. */
+/* Where maps of policies on this GPU are to be seen: root's alone, and only his are. Two belfryds of root's have a place each.
+ * False: nowhere. */
 static bool pin_place(const struct gpu *gpu, char *to, size_t room)
 {
 	const char *suffix = strrchr(gpu->socket, '.');
+	uint32_t hash = 2166136261u; /* FNV-1a, of the whole path */
 
 	if (geteuid() || !suffix || !suffix[1] || strchr(suffix, '/'))
 		return false;
-	return snprintf(to, room, "/sys/fs/bpf/belfry/%s", suffix + 1) < (int)room;
+	for (const char *at = gpu->socket; *at; at++)
+		hash = (hash ^ (unsigned char)*at) * 16777619u;
+	return snprintf(to, room, "/sys/fs/bpf/belfry/%s-%08" PRIx32, suffix + 1, hash) < (int)room;
 }
 
 /* And those of one policy. */

@@ -73,7 +73,7 @@ static void answer(struct gpu *gpu, struct talker *talker, const struct protocol
 
 	/* belfryd keeps a name for whoever asked for it. */
 	if (err->code && (talker->sock < 0 || request->op == PROTOCOL_CREATE || request->op == PROTOCOL_RUN))
-		gpu_hall_tell_refused(gpu, request->name, err->text);
+		gpu_hall_tell_refused(gpu, request->name, err->text, talker->sock >= 0);
 	if (talker->sock < 0)
 		return;
 	reply.took_ns = bf_now_ns() - start_ns;

@@ -8,6 +8,7 @@
 #include "server/settings.h"
 
 #define HALL_MAGIC 0xbe1fba11u
+#define HALL_CLIENTS 1u /* it was a client's request, and he was told */
 
 enum hall_kind {
 	/* belfryd to a GPU server */
@@ -39,7 +40,8 @@ struct hall_message {
 	uint32_t kind;
 	uint32_t uid, gid; /* HALL_REQUEST: whose it is; HALL_VGPU: the owner's */
 	int32_t pid;
-	uint32_t flags; /* HALL_VGPU: PROTOCOL_EPHEMERAL; HALL_START: PROTOCOL_ANY_DRIVER, log level << 8 */
+	/* HALL_VGPU: PROTOCOL_EPHEMERAL; HALL_START: PROTOCOL_ANY_DRIVER, log level << 8; HALL_REFUSED: HALL_CLIENTS */
+	uint32_t flags;
 	uint32_t reserved;
 	struct settings settings;
 	struct hall_gpu gpu;

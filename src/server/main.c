@@ -20,6 +20,7 @@
 #include "base/folder.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "base/process.h"
 #include "base/units.h"
 #include "server/router.h"
 #include "soft/link/link.h"
@@ -294,6 +295,14 @@ static int serve(struct belfryd *belfryd, const struct config *config)
 	return 0;
 }
 
+static int fail_to_write(void)
+{
+	struct bf_error err;
+
+	bf_fail(&err, errno, "cannot write: %s", strerror(errno));
+	return fail(&err);
+}
+
 static int run(struct belfryd *belfryd)
 {
 	struct bf_error err = { 0 };
@@ -307,8 +316,8 @@ static int run(struct belfryd *belfryd)
 		status = serve(belfryd, &config);
 	else if (config_check_policy(&config, true, &err))
 		status = fail(&err);
-	else
-		puts("ok");
+	else if (puts("ok") < 0 || fflush(stdout))
+		status = fail_to_write();
 	config_free(&config);
 	return status;
 }
@@ -416,6 +425,7 @@ int main(int argc, char **argv)
 	struct bf_error err = { 0 };
 
 	opterr = 0;
+	bf_hold_standard_files();
 	bf_log_setup("belfryd", BF_LOG_WARN);
 	if (soft && *soft && link_config_parse(soft, &belfryd.soft, &err))
 		return usage(err.text);

@@ -267,11 +267,12 @@ static int reserve(struct router *router, struct router_ask *ask, struct bf_erro
 static struct router_server *who_knows(struct router *router, const struct router_ask *ask)
 {
 	const struct protocol_gpu *gpu = &ask->message.request.gpu;
-	const struct router_vgpu *vgpu = router_vgpu_find(router, ask->message.request.name);
+	struct router_vgpu *vgpu = router_vgpu_find(router, ask->message.request.name);
 	bool is_going = vgpu && vgpu->is_ephemeral && vgpu->phase == ROUTER_THERE;
 
 	if (!is_going || (gpu->kind != PROTOCOL_GPU_ANY && router_server_find(router, gpu) != vgpu->server))
 		return NULL;
+	vgpu->is_asked = true;
 	return vgpu->server;
 }
 

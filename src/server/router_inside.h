@@ -18,7 +18,8 @@ enum {
 	ROUTER_ASKS_MAX = 1024,	    /* that wait for one GPU server */
 	ROUTER_SERVERS_MAX = 64,
 	ROUTER_VGPUS_MAX = 2 * CONFIG_VGPUS_MAX,
-	ROUTER_STARTS = 5, /* of one server within a minute */
+	ROUTER_STARTS = 5,    /* of one server within a minute */
+	ROUTER_RESERVE_S = 5, /* a name, for what was handed over */
 	ROUTER_ALL_PARTS = 2 * SPEC_PUBLIC - 1,
 };
 
@@ -85,6 +86,7 @@ struct router_vgpu {
 	uid_t uid;
 	bool is_ephemeral, is_from_config;
 	bool is_kept;	   /* remembered, and made again when its server has died */
+	bool is_asked;	   /* its server was asked for the name again, and may give it: see who_knows() */
 	uint64_t until_ns; /* ROUTER_RESERVED, once handed over */
 };
 

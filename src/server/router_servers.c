@@ -16,12 +16,11 @@
 #include "server/router_inside.h"
 
 enum {
-	FIND_S = 5,    /* for one that was there to say READY */
-	START_S = 60,  /* for a new one */
-	HEAR_S = 2,    /* for one that was there to tell its vGPUs */
-	LEAVE_S = 10,  /* from the end of its hall to the end of its process */
-	RESERVE_S = 5, /* a name, for what was handed over */
-	RETRY_S = 30,  /* after it has failed */
+	FIND_S = 5,   /* for one that was there to say READY */
+	START_S = 60, /* for a new one */
+	HEAR_S = 2,   /* for one that was there to tell its vGPUs */
+	LEAVE_S = 10, /* from the end of its hall to the end of its process */
+	RETRY_S = 30, /* after it has failed */
 	FAILED_FRESH_S = 1,
 	MINUTE_S = 60,
 	MESSAGES_AT_ONCE = 256,
@@ -152,7 +151,7 @@ static void handed_over(struct router *router, struct router_ask *ask)
 						   : NULL;
 
 	if (vgpu && vgpu->phase == ROUTER_RESERVED)
-		vgpu->until_ns = bf_now_ns() + RESERVE_S * ROUTER_S;
+		vgpu->until_ns = bf_now_ns() + ROUTER_RESERVE_S * ROUTER_S;
 	if (ask->fd >= 0)
 		close(ask->fd);
 	free(ask);

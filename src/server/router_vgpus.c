@@ -85,20 +85,29 @@ void router_vgpu_gone(struct router *router, struct router_server *server, const
 {
 	struct router_vgpu *vgpu = router_vgpu_find(router, name);
 
-	if (vgpu && vgpu->server == server)
+	if (!vgpu || vgpu->server != server)
+		return;
+	if (!vgpu->is_asked) {
 		router_vgpu_drop(router, vgpu);
+		return;
+	}
+	/* Somebody has asked the server for the name: it is his, if he gets it. */
+	vgpu->is_asked = false;
+	vgpu->phase = ROUTER_RESERVED;
+	vgpu->until_ns = bf_now_ns() + ROUTER_RESERVE_S * ROUTER_S;
 }
 
 void router_vgpu_refused(struct router *router, struct router_server *server,
 			 const struct hall_message *message)
 {
 	struct router_vgpu *vgpu = router_vgpu_find(router, message->request.name);
-	bool is_clients = vgpu && vgpu->phase == ROUTER_RESERVED && !vgpu->is_kept;
 
-	/* A client is told by the server itself. */
-	bf_log(is_clients ? BF_LOG_DEBUG : BF_LOG_WARN, "%s: vGPU '%s': %s", server->label,
+	bf_log(message->flags & HALL_CLIENTS ? BF_LOG_DEBUG : BF_LOG_WARN, "%s: vGPU '%s': %s", server->label,
 	       message->request.name, message->text);
-	if (vgpu && vgpu->server == server && vgpu->phase == ROUTER_RESERVED)
+	if (!vgpu || vgpu->server != server)
+		return;
+	vgpu->is_asked = false;
+	if (vgpu->phase == ROUTER_RESERVED)
 		router_vgpu_drop(router, vgpu);
 }
 

@@ -114,7 +114,7 @@ not_told 'mean nothing' "there is nothing to compare"
 status 0 "$belfry" policy load "$objects/never_due.bpf.o" --soft name=one
 status 0 "$belfry" create other --mem 64M --time 30 --soft name=one
 for name in first other; do
-	timeout 200 "$belfry" run "$name" -- "$load" --per-us 1 --kernel-us 2000 --gap-us 3000 --sync --secs 180 \
+	timeout 710 "$belfry" run "$name" -- "$load" --per-us 1 --kernel-us 2000 --gap-us 3000 --sync --secs 700 \
 		--ready "$work/$name.ready" --until "$work/stop" >"$work/$name.log" 2>&1 &
 done
 until_so test -e "$work/first.ready"

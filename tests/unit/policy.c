@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <elf.h>
 #include <errno.h>
+#include <linux/bpf.h>
 #include <linux/capability.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,6 +72,55 @@ static void objects_that_are_wrong_are_refused_in_one_line(void **state)
 		assert_bytes_are_refused(bytes.at, bytes.size, wrong[i].code, wrong[i].words);
 		free(bytes.at);
 	}
+}
+
+/* The first section of that type, or with these flags. */
+static Elf64_Shdr find_section(struct bytes bytes, uint32_t type, uint64_t flags)
+{
+	Elf64_Ehdr head;
+	Elf64_Shdr section;
+
+	memcpy(&head, bytes.at, sizeof(head));
+	for (size_t i = 1; i < head.e_shnum; i++) {
+		memcpy(&section, bytes.at + head.e_shoff + i * sizeof(section), sizeof(section));
+		if (section.sh_type == type && (section.sh_flags & flags) == flags && section.sh_size)
+			return section;
+	}
+	fail_msg("there is no such section");
+	return section;
+}
+
+/* Where a function could begin that nobody has looked at. */
+static void calls_in_half_an_instruction_are_found(void **state)
+{
+	const struct bpf_insn wide = { .code = BPF_LD | BPF_IMM | BPF_DW },
+			      call = { .code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_send_signal };
+	struct bytes bytes = read_object("least");
+	Elf64_Shdr code = find_section(bytes, SHT_PROGBITS, SHF_EXECINSTR);
+
+	(void)state;
+	memcpy(bytes.at + code.sh_offset, &wide, sizeof(wide));
+	memcpy(bytes.at + code.sh_offset + sizeof(wide), &call, sizeof(call));
+	assert_bytes_are_refused(bytes.at, bytes.size, EINVAL, "half an instruction");
+	memcpy(bytes.at + code.sh_offset, &call, sizeof(call));
+	assert_bytes_are_refused(bytes.at, bytes.size, EPERM, "it calls bpf_send_signal");
+	memcpy(bytes.at + code.sh_offset + code.sh_size - sizeof(wide), &wide, sizeof(wide));
+	memset(bytes.at + code.sh_offset, 0, sizeof(call));
+	memset(bytes.at + code.sh_offset + sizeof(wide), 0, sizeof(call));
+	assert_bytes_are_refused(bytes.at, bytes.size, EINVAL, "half an instruction");
+	free(bytes.at);
+}
+
+static void the_first_symbol_is_nobodys(void **state)
+{
+	struct bytes bytes = read_object("least");
+	Elf64_Shdr symbols = find_section(bytes, SHT_SYMTAB, 0);
+
+	(void)state;
+	memcpy(bytes.at + symbols.sh_offset, bytes.at + symbols.sh_offset + sizeof(Elf64_Sym),
+	       sizeof(Elf64_Sym));
+	assert_bytes_are_refused(bytes.at, bytes.size, EINVAL, "it is damaged");
+	free(bytes.at);
 }
 
 static void what_is_no_object_is_refused(void **state)
@@ -671,6 +721,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(objects_that_are_wrong_are_refused_in_one_line),
+		cmocka_unit_test(calls_in_half_an_instruction_are_found),
+		cmocka_unit_test(the_first_symbol_is_nobodys),
 		cmocka_unit_test(what_is_no_object_is_refused),
 		cmocka_unit_test(object_that_is_cut_anywhere_is_refused),
 		cmocka_unit_test(object_with_damaged_types_is_refused_or_understood),

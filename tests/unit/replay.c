@@ -238,6 +238,28 @@ static void a_record_that_is_cut_off_is_used_as_far_as_it_goes(void **state)
 	recorder_free(recorder);
 }
 
+/* An entry that says it is longer or shorter than it can be, with others after it, is no end of a record. */
+static void sizes_that_do_not_add_up_are_no_end(void **state)
+{
+	static const uint32_t sizes[] = { sizeof(struct record_entry), 0, 56000, UINT32_MAX };
+	const long at = sizeof(struct record_header) +
+			offsetof(struct record_entry, bytes); /* of the first */
+	struct replay_result result;
+	struct bf_error err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct recorder *recorder = record(2);
+
+		assert_int_equal(fseek(recorder->file, at, SEEK_SET), 0);
+		assert_int_equal(fwrite(&sizes[i], sizeof(sizes[i]), 1, recorder->file), 1);
+		rewind(recorder->file);
+		assert_int_equal(replay_run(recorder->file, NULL, 1, &result, &err), -EBADMSG);
+		replay_free(&result);
+		recorder_free(recorder);
+	}
+}
+
 /* As a full disk leaves it. */
 static void a_record_is_mended_by_cutting_off_what_is_not_whole(void **state)
 {
@@ -377,6 +399,7 @@ int main(void)
 		cmocka_unit_test(another_policy_differs_where_it_decides_otherwise),
 		cmocka_unit_test(what_is_no_entry_is_refused),
 		cmocka_unit_test(a_record_that_is_cut_off_is_used_as_far_as_it_goes),
+		cmocka_unit_test(sizes_that_do_not_add_up_are_no_end),
 		cmocka_unit_test(a_record_is_mended_by_cutting_off_what_is_not_whole),
 		cmocka_unit_test(a_record_without_a_whole_header_is_mended_to_nothing),
 		cmocka_unit_test(names_that_cannot_be_shown_are_left_out),
