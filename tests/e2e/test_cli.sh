@@ -78,6 +78,7 @@ done
 for command in --help -h help --version info 'info --json' ls 'ls --json' 'run --help' 'policy --help' 'soft --help' top; do
 	# shellcheck disable=SC2016 # the inner shell's own arguments
 	expect 1 'belfry: cannot write: No space left on device' sh -c '"$0" $1 >/dev/full' "$BELFRY" "$command"
+	# shellcheck disable=SC2016 # likewise
 	expect 1 'belfry: cannot write: Bad file descriptor' sh -c '"$0" $1 >&-' "$BELFRY" "$command"
 done
 
