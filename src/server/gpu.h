@@ -40,13 +40,24 @@ struct run {
 	struct run *next; /* vgpu::runs */
 };
 
-enum { VGPU_PIDS = 64, VGPU_FAULTS = 8 };
+enum { VGPU_PIDS = 64, VGPU_FAULTS = 8, VGPU_REFUSALS = 8 };
 
 /* A program came to grief on the GPU. */
 struct fault {
 	uint64_t at_ns;
 	pid_t pid;
 	uint32_t code; /* an Xid */
+};
+
+/* A policy has refused a program something. */
+struct refusal {
+	enum belfry_hook hook;
+	enum sched_decider decider;
+	size_t size;
+	union {
+		struct belfry_mem_alloc mem;
+		struct belfry_ctx_init ctx;
+	} ctx;
 };
 
 /* What the operator has asked for. */
@@ -96,6 +107,8 @@ struct vgpu {
 	unsigned new_fault_count;
 	uint64_t fault_count; /* ever */
 	struct fault last_fault;
+	struct refusal new_refusals[VGPU_REFUSALS]; /* likewise, of gpu_consult.c */
+	unsigned new_refusal_count;
 
 	struct vgpu *next; /* gpu::vgpus */
 };
@@ -314,6 +327,7 @@ void policy_leave(struct vgpu *vgpu); /* it is being removed. With the lock, whi
 
 /* gpu_consult.c: what the vGPU's warden asks. Called under the warden's lock, and so without gpu::lock. */
 struct warden_hooks policy_hooks(struct vgpu *vgpu);
+void refusals_tell(struct gpu *gpu); /* the main thread's, without the lock */
 
 /* gpu_report.c, gpu_explain.c, gpu_trace.c: text to be freed; NULL: out of memory. With the lock. */
 char *gpu_report(struct gpu *gpu, const char *name, size_t *bytes);

@@ -2,12 +2,11 @@
  * nothing here waits for long: policies are found under gpu::policy_lock and called without any lock, and without a table. */
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/log.h"
 #include "server/gpu_policy.h"
 
-enum { TELL_NS = 2000000, TIMESLICE_MOST_US = 1000000, LEVEL_MOST = 2 };
+enum { TIMESLICE_MOST_US = 1000000, LEVEL_MOST = 2 };
 /* The driver rounds what it gives up to this. */
 enum { ROOM_UNIT = 2 << 20 };
 
@@ -58,22 +57,45 @@ static enum sched_decider consult(struct vgpu *vgpu, enum belfry_hook hook, void
 	return call(vgpu, false, hook, ctx, size) == BELFRY_PROPOSE ? SCHED_BY_POLICY : SCHED_BUILT_IN;
 }
 
-/* A refusal is told like any decision, unless somebody is in the way for long: who has the lock may wait for the warden's,
- * which is ours. */
+/* A refusal is told like any decision, but by the main thread: who has gpu::lock may wait for the warden's, which is ours. */
 static void tell(struct vgpu *vgpu, enum belfry_hook hook, enum sched_decider decider, const void *ctx,
 		 size_t size)
 {
-	struct timespec limit;
+	struct gpu *gpu = vgpu->gpu;
 
 	bf_log(BF_LOG_INFO, "%s: %s is refused by the policy", vgpu->name, policy_hook_name(hook));
-	clock_gettime(CLOCK_REALTIME, &limit);
-	limit.tv_nsec += TELL_NS;
-	limit.tv_sec += limit.tv_nsec / 1000000000;
-	limit.tv_nsec %= 1000000000;
-	if (pthread_mutex_timedlock(&vgpu->gpu->lock, &limit))
-		return;
-	decisions_note(vgpu->gpu, hook, decider, vgpu, 1, ctx, size);
-	gpu_unlock(vgpu->gpu);
+	pthread_mutex_lock(&gpu->policy_lock);
+	if (vgpu->new_refusal_count < VGPU_REFUSALS) {
+		struct refusal *to = &vgpu->new_refusals[vgpu->new_refusal_count++];
+
+		*to = (struct refusal){ .hook = hook, .decider = decider, .size = size };
+		memcpy(&to->ctx, ctx, size);
+	}
+	pthread_mutex_unlock(&gpu->policy_lock);
+	gpu_wake(gpu);
+}
+
+static void tell_all(struct vgpu *vgpu)
+{
+	struct refusal refusals[VGPU_REFUSALS];
+	unsigned count;
+
+	pthread_mutex_lock(&vgpu->gpu->policy_lock);
+	count = vgpu->new_refusal_count;
+	memcpy(refusals, vgpu->new_refusals, count * sizeof(refusals[0]));
+	vgpu->new_refusal_count = 0;
+	pthread_mutex_unlock(&vgpu->gpu->policy_lock);
+	for (unsigned i = 0; i < count; i++)
+		decisions_note(vgpu->gpu, refusals[i].hook, refusals[i].decider, vgpu, 1, &refusals[i].ctx,
+			       refusals[i].size);
+}
+
+void refusals_tell(struct gpu *gpu)
+{
+	gpu_lock(gpu);
+	for (struct vgpu *v = gpu->vgpus; v; v = v->next)
+		tell_all(v);
+	gpu_unlock(gpu);
 }
 
 static struct belfry_mem_alloc mem_question(const struct vgpu *vgpu, const struct warden_mem_ask *asked)

@@ -257,6 +257,7 @@ static void hear_others(struct gpu *gpu)
 	policies_reap(gpu);
 	rooms_make(gpu);
 	faults_tell(gpu);
+	refusals_tell(gpu);
 }
 
 /* belfryd has died. Programs go on where that was asked for, until the next one comes. */
