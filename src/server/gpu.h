@@ -103,12 +103,11 @@ struct vgpu {
 	struct seat *seat;	     /* its own policy; NULL: none. Changes under both locks */
 	_Atomic uint64_t wants_room; /* bytes that a program waits for; see gpu_room.c */
 	/* See gpu_faults.c. */
-	struct fault new_faults[VGPU_FAULTS]; /* not told yet: under policy_lock, as is their number */
-	unsigned new_fault_count;
+	struct fault new_faults[VGPU_FAULTS];	    /* not told yet: under policy_lock, as is their number */
+	struct refusal new_refusals[VGPU_REFUSALS]; /* likewise: see gpu_consult.c */
+	unsigned new_fault_count, new_refusal_count;
 	uint64_t fault_count; /* ever */
 	struct fault last_fault;
-	struct refusal new_refusals[VGPU_REFUSALS]; /* likewise, of gpu_consult.c */
-	unsigned new_refusal_count;
 
 	struct vgpu *next; /* gpu::vgpus */
 };
