@@ -101,6 +101,7 @@ static void ring_once_more(struct tower *t, uint32_t put)
 	ring(t, 0, put);
 	wait_word(&t->gpu[0].test[GATE_GP_PUT_WORD], put);
 	wait_rings(t->vgpu, put);
+	poller_goes_around(t); /* when that was is noted last */
 }
 
 static void what_was_passed_on_after_a_moment_is_known_for_a_while(void **state)
