@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/own.h"
 #include "server/decision.h"
@@ -57,13 +58,11 @@ static void *read_object(int file, size_t *bytes, struct bf_error *err)
 static bool pin_place(const struct gpu *gpu, char *to, size_t room)
 {
 	const char *suffix = strrchr(gpu->socket, '.');
-	uint32_t hash = 2166136261u; /* FNV-1a, of the whole path */
 
 	if (geteuid() || !suffix || !suffix[1] || strchr(suffix, '/'))
 		return false;
-	for (const char *at = gpu->socket; *at; at++)
-		hash = (hash ^ (unsigned char)*at) * 16777619u;
-	return snprintf(to, room, "/sys/fs/bpf/belfry/%s-%08" PRIx32, suffix + 1, hash) < (int)room;
+	return snprintf(to, room, "/sys/fs/bpf/belfry/%s-%08" PRIx32, suffix + 1, bf_hash(gpu->socket)) <
+	       (int)room;
 }
 
 /* And those of one policy. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "server/gpu.h"
@@ -13,12 +14,10 @@ enum { AGAIN_MS = 1000 };
 /* Those of one domain share a number; 0: alone. */
 static uint32_t domain_number(const struct spec *spec)
 {
-	uint32_t number = 2166136261u; /* FNV-1a */
+	uint32_t number = bf_hash(spec->domain);
 
 	if (!spec->domain[0])
 		return 0;
-	for (const char *c = spec->domain; *c; c++)
-		number = (number ^ (unsigned char)*c) * 16777619u;
 	return number ? number : 1;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/message.h"
 #include "base/own.h"
 #include "base/process.h"
@@ -29,16 +30,14 @@ enum {
 static void name_server(const struct router *router, struct router_server *server)
 {
 	const struct protocol_gpu *gpu = &server->gpu;
-	uint32_t hash = 2166136261u; /* FNV-1a, of the folder */
+	uint32_t hash;
 
 	if (gpu->kind != PROTOCOL_GPU_SOFT) {
 		snprintf(server->label, sizeof(server->label), "GPU %" PRIu32, gpu->index);
 		snprintf(server->path, sizeof(server->path), "%.90s.gpu%" PRIu32, router->socket, gpu->index);
 		return;
 	}
-	for (const char *at = gpu->folder; *at; at++)
-		hash = (hash ^ (unsigned char)*at) * 16777619u;
-	hash = (hash ^ gpu->index) * 16777619u;
+	hash = (bf_hash(gpu->folder) ^ gpu->index) * 16777619u;
 	snprintf(server->label, sizeof(server->label), "GPU soft:%" PRIu32, gpu->index);
 	snprintf(server->path, sizeof(server->path), "%.90s.soft-%08" PRIx32, router->socket, hash);
 }
