@@ -8,6 +8,7 @@
 #include "base/own.h"
 #include "cli/policy.h"
 #include "cli/report.h"
+#include "server/decision.h"
 
 static const char check_help[] =
 	"usage: belfry policy check FILE|NAME [OPTION...]\n"
@@ -39,6 +40,11 @@ static struct verdict verify(const struct policy_args *args, const struct policy
 	return verdict;
 }
 
+static bool is_unasked(const struct policy_description *what, int hook)
+{
+	return what->hooks >> hook & 1 && !decision_is_asked((enum belfry_hook)hook, false);
+}
+
 static void print_tunable(const struct policy_tunable *tunable)
 {
 	if (tunable->is_signed)
@@ -57,8 +63,9 @@ static void print_description(const char *path, const struct policy_description 
 		if (what->hooks >> hook & 1)
 			printf(" %s", policy_hook_name((enum belfry_hook)hook));
 	printf("\n");
-	if (what->hooks >> BELFRY_HOOK_MODULE_LOAD & 1)
-		printf("  %s is not asked yet\n", policy_hook_name(BELFRY_HOOK_MODULE_LOAD));
+	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
+		if (is_unasked(what, hook))
+			printf("  %s is not asked yet\n", policy_hook_name((enum belfry_hook)hook));
 	for (size_t i = 0; i < what->tunable_count; i++)
 		print_tunable(&what->tunables[i]);
 	for (size_t i = 0; i < what->map_count; i++)
@@ -75,9 +82,10 @@ static struct json_object *description_json(const char *path, const struct polic
 		if (what->hooks >> hook & 1)
 			json_object_array_add(
 				hooks, json_object_new_string(policy_hook_name((enum belfry_hook)hook)));
-	if (what->hooks >> BELFRY_HOOK_MODULE_LOAD & 1)
-		json_object_array_add(unasked,
-				      json_object_new_string(policy_hook_name(BELFRY_HOOK_MODULE_LOAD)));
+	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
+		if (is_unasked(what, hook))
+			json_object_array_add(
+				unasked, json_object_new_string(policy_hook_name((enum belfry_hook)hook)));
 	for (size_t i = 0; i < what->tunable_count; i++)
 		json_object_object_add(tunables, what->tunables[i].name,
 				       what->tunables[i].is_signed
