@@ -223,6 +223,12 @@ static inline void gpu_unlock(struct gpu *gpu)
 	pthread_mutex_unlock(&gpu->lock);
 }
 
+/* Root, and the user we run as. */
+static inline bool is_ruler(const struct ucred *who)
+{
+	return who->uid == 0 || who->uid == geteuid();
+}
+
 /* gpu_server.c */
 void gpu_wake(struct gpu *gpu); /* the main thread, from any other: a worker has ended */
 

@@ -3,17 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "server/decision.h"
 #include "server/gpu_policy.h"
 
 enum { FOLLOWERS_MAX = 64, FOLLOWERS_OF_ONE = 8 };
-
-static bool is_ruler(const struct ucred *who)
-{
-	return who->uid == 0 || who->uid == geteuid();
-}
 
 static struct vgpu *by_id(const struct gpu *gpu, uint64_t id)
 {

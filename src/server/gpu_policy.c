@@ -13,14 +13,9 @@
 
 enum { LOAD_LIMIT_S = 30 };
 
-static bool may_load(const struct talker *talker)
-{
-	return talker->who.uid == 0 || talker->who.uid == geteuid();
-}
-
 static int check_may_load(const struct talker *talker, struct bf_error *err)
 {
-	if (may_load(talker))
+	if (is_ruler(&talker->who))
 		return 0;
 	return bf_fail(
 		err, EPERM,

@@ -18,7 +18,7 @@ static int check_welcome(const struct gpu *gpu, const struct ucred *who, struct 
 {
 	unsigned all = 0, his = 0;
 
-	if (!who->uid || who->uid == geteuid())
+	if (is_ruler(who))
 		return 0;
 	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++) {
 		bool is_there = gpu->talkers[i].sock >= 0;
