@@ -36,6 +36,18 @@ static struct present look(const struct sched *sched)
 	return present;
 }
 
+/* Whether one rides that has a right to: guests ride because a policy says so. */
+static bool has_riders(const struct present *present)
+{
+	return present->riders > present->guests;
+}
+
+/* What riders leave whoever has the token. */
+static uint64_t left_by_riders(const struct sched *sched, const struct present *present, uint64_t ns)
+{
+	return ns - (has_riders(present) ? (uint64_t)(sched->riders_take * (double)ns) : 0);
+}
+
 /* A stop takes effect at some time before it is said to have: half of it is a fair guess. */
 static uint64_t ran_part(const struct sched_vgpu *vgpu, uint64_t ns)
 {
@@ -80,10 +92,11 @@ static void charge_token(struct sched *sched, struct sched_vgpu *vgpu, const str
 {
 	bool has_it = vgpu == sched->holder || vgpu_is_draining(vgpu);
 
-	if (!has_it || !vgpu_takes_token(sched, vgpu) || present->riders || vgpu->is_resuming)
+	if (!has_it || !vgpu_takes_token(sched, vgpu) || present->guests || vgpu->is_resuming)
 		return;
 	if (!vgpu_is_on(vgpu) && !others_want_token(sched, vgpu))
 		return;
+	ns = left_by_riders(sched, present, ns);
 	vgpu->pass += (int64_t)((double)ran_part(vgpu, ns) / vgpu_part(sched, vgpu));
 	vgpu->charged_ns = ran_part(vgpu, ns);
 	vgpu->slice_left_ns -= (int64_t)ns;
@@ -119,14 +132,18 @@ static const struct sched_vgpu *in_the_way(const struct sched *sched)
 	return sched->holder;
 }
 
-/* Of the time that has passed, what a policy could have let somebody in. Not if whoever has to leave takes much longer than that
- * should take; and no longer than a slice can be at once: whoever asks it was away (a host that is busy or was stopped). */
-static uint64_t answered_for_ns(const struct sched *sched, const struct sched_vgpu *leaver, uint64_t ns)
+/* Of the time that has passed, what a policy could have let somebody in. Not what riders took, who come on as they like; not
+ * if whoever has to leave takes much longer than that should take, or is only being let go; and no longer than a slice can
+ * be at once: whoever asks it was away (a host that is busy or was stopped). */
+static uint64_t answered_for_ns(const struct sched *sched, const struct present *present,
+				const struct sched_vgpu *other, uint64_t ns)
 {
 	uint64_t round_ns = sched->options.round_ns;
 
-	if (leaver && vgpu_is_draining(leaver) && sched->now_ns > leaver->drain_ns + round_ns)
+	if (other &&
+	    (other->is_resuming || (vgpu_is_draining(other) && sched->now_ns > other->drain_ns + round_ns)))
 		return 0;
+	ns = left_by_riders(sched, present, ns);
 	return ns < round_ns ? ns : round_ns;
 }
 
@@ -185,7 +202,9 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 	uint64_t policy_ns;
 
 	sched->now_ns += ns;
-	policy_ns = answered_for_ns(sched, other, ns);
+	policy_ns = answered_for_ns(sched, &present, other, ns);
+	if (ns && has_riders(&present))
+		window_add(&sched->had_riders, sched->options.window_ns, sched->now_ns, ns);
 	sched->anybody_ns += present.riders + present.others ? ns : 0;
 	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
 		v->charged_ns = 0;

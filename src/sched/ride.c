@@ -111,6 +111,19 @@ static void settle_guests(struct sched *sched)
 	sched->may_guests = most < (sched->may_guests ? 0.5 : 0.25);
 }
 
+/* A rider with work need not be on: it may be copying, or the GPU may be slower to begin than we are to look. Before there is
+ * enough to tell from, and where use is not measured, all the time in which one has work is taken for the riders'. */
+static void settle_riders_take(struct sched *sched)
+{
+	uint64_t had_ns = window_used(&sched->had_riders, sched->options.window_ns, sched->now_ns);
+
+	sched->riders_take = 1;
+	if (sched->options.is_measured && had_ns > sched->options.round_ns)
+		sched->riders_take = rode_part(sched) * (double)sched->options.window_ns / (double)had_ns;
+	if (sched->riders_take > 1)
+		sched->riders_take = 1;
+}
+
 /* Riders take what they like as long as what is the others' by weight fits beside them. Then the one that takes the most
  * above its own goes to the end of the line, until it wants less again. So does, at once, whoever is never done while
  * others wait. */
@@ -359,6 +372,7 @@ void sched_settle(struct sched *sched)
 	sched->settle_ns = sched->now_ns + sched->options.round_ns / SETTLES_A_ROUND;
 	sched_update_weights(sched);
 	settle_riders(sched);
+	settle_riders_take(sched);
 	settle_owed(sched);
 	if (sched->policy.hooks)
 		sched_forgive(sched);

@@ -47,7 +47,7 @@ void sched_configure(struct sched *sched, const struct sched_options *options, u
 {
 	sched_advance(sched, now_ns);
 	if (options->window_ns != sched->options.window_ns) {
-		sched->rode = (struct window){ .number = 0 };
+		sched->rode = sched->had_riders = (struct window){ .number = 0 };
 		for (struct sched_vgpu *v = sched->all; v; v = v->next) {
 			memset(&v->window, 0, sizeof(v->window));
 			v->window_from_ns = now_ns;

@@ -107,9 +107,10 @@ struct sched {
 	double extra_part;  /* of what a policy proposes above that there is so much */
 	double owed_part;   /* of a request, of the time that tokens are had for: see settle_owed() */
 	unsigned ladder;    /* how long slices beside riders may be, see ride.c */
-	struct window rode; /* what riders took, but for guests */
-	bool may_guests;    /* somebody may ride because a policy says so */
-	uint64_t settle_ns; /* when to look again at who is active and who rides */
+	struct window rode, had_riders; /* what riders took, and when they had work; but for guests */
+	double riders_take;		/* of the time for which they have work */
+	bool may_guests;		/* somebody may ride because a policy says so */
+	uint64_t settle_ns;		/* when to look again at who is active and who rides */
 	uint64_t handovers;
 
 	struct sched_policy policy; /* no hooks: the built-in */

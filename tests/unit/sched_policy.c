@@ -402,6 +402,56 @@ static void slow_stops_are_not_held_against_a_policy(void **state)
 	sim_free(sim);
 }
 
+/* A rider that always has work and takes next to nothing of the GPU, as one that copies: those in line have their slices
+ * beside it, and where it takes all there is no policy answers for their wait. */
+static void riders_are_not_held_against_a_policy(void **state)
+{
+	static struct hostile hostile;
+	struct sched_policy policy = { 1u << BELFRY_HOOK_PICK, leave_it, put_out, &hostile, hostile.table };
+	struct sched_share latency = sim_latency(10), share = sim_request(20);
+	struct sched_options options = sched_default;
+
+	(void)state;
+	options.is_measured = true;
+	for (unsigned used_us = 0; used_us <= 400; used_us += 200) { /* of each millisecond */
+		uint64_t now_ns = SIM_BEGIN_NS;
+		struct sched *sched = sched_new(&options, now_ns);
+		struct sched_vgpu *rider = sched_add(sched, &latency, NULL, now_ns);
+		struct sched_vgpu *line[2];
+		struct sched_order order;
+		struct sched_report report;
+
+		sched_set_present(sched, rider, true, now_ns);
+		sched_runs(sched, rider, now_ns);
+		for (unsigned i = 0; i < 2; i++) {
+			line[i] = sched_add(sched, &share, NULL, now_ns);
+			sched_set_present(sched, line[i], true, now_ns);
+			sched_waits(sched, line[i], now_ns);
+		}
+		sched_set_policy(sched, &policy, now_ns);
+		for (unsigned ms = 0; ms < 10000; ms++) {
+			now_ns += 1 * MS;
+			sched_used(sched, rider, used_us * 1000, now_ns);
+			while (sched_next(sched, now_ns, &order)) {
+				if (order.kind == SCHED_STOP)
+					sched_stopped(sched, order.vgpu, now_ns);
+				else if (order.kind == SCHED_OPEN)
+					sched_resumed(sched, order.vgpu, now_ns);
+			}
+		}
+		assert_int_equal(hostile.failed, 0);
+		sched_report(sched, rider, &report);
+		assert_true(report.is_rider);
+		for (unsigned i = 0; i < 2; i++) {
+			sched_report(sched, line[i], &report);
+			print_message("rider %u %%: %.1f s of 10, %lu slices\n", used_us / 10,
+				      (double)report.held_ns / 1e9, (unsigned long)report.grants);
+			assert_true(report.held_ns > 4 * S && report.grants > 20);
+		}
+		sched_free(sched);
+	}
+}
+
 /* Nobody pays for what a policy let him have: after an hour of the one, the other has not an hour to catch up with. */
 static void what_a_policy_let_somebody_have_is_not_held_against_him(void **state)
 {
@@ -434,6 +484,7 @@ int main(void)
 		cmocka_unit_test(who_decides_as_the_built_in_changes_nothing),
 		cmocka_unit_test(idle_vgpus_do_not_keep_a_policy_from_being_asked),
 		cmocka_unit_test(slow_stops_are_not_held_against_a_policy),
+		cmocka_unit_test(riders_are_not_held_against_a_policy),
 		cmocka_unit_test(what_a_policy_let_somebody_have_is_not_held_against_him),
 	};
 
