@@ -413,7 +413,7 @@ static void riders_are_not_held_against_a_policy(void **state)
 
 	(void)state;
 	options.is_measured = true;
-	for (unsigned used_us = 0; used_us <= 400; used_us += 200) { /* of each millisecond */
+	for (uint64_t used_us = 0; used_us <= 400; used_us += 200) { /* of each millisecond */
 		uint64_t now_ns = SIM_BEGIN_NS;
 		struct sched *sched = sched_new(&options, now_ns);
 		struct sched_vgpu *rider = sched_add(sched, &latency, NULL, now_ns);
@@ -444,7 +444,7 @@ static void riders_are_not_held_against_a_policy(void **state)
 		assert_true(report.is_rider);
 		for (unsigned i = 0; i < 2; i++) {
 			sched_report(sched, line[i], &report);
-			print_message("rider %u %%: %.1f s of 10, %lu slices\n", used_us / 10,
+			print_message("rider %lu %%: %.1f s of 10, %lu slices\n", (unsigned long)used_us / 10,
 				      (double)report.held_ns / 1e9, (unsigned long)report.grants);
 			assert_true(report.held_ns > 4 * S && report.grants > 20);
 		}
