@@ -40,8 +40,6 @@ int cli_soft(int argc, char **argv);
 /* "belfry: <why>" on stderr. */
 int cli_fail(const struct bf_error *err);
 int cli_usage(const char *command, const char *why);
-/* Text that others have chosen, such as a program's name: what could steer a terminal becomes '?'. */
-char *cli_plain(char *text);
 
 /* For commands that take --json and --help, and up to `names_max` arguments, and nothing else: 0, or an exit status
  * plus 1 so that --help can end well. The arguments are at argv[optind]. */

@@ -20,14 +20,6 @@ int cli_usage(const char *command, const char *why)
 	return CLI_USAGE;
 }
 
-char *cli_plain(char *text)
-{
-	for (char *c = text; *c; c++)
-		if (((unsigned char)*c < ' ' && *c != '\n' && *c != '\t') || *c == 0x7f)
-			*c = '?';
-	return text;
-}
-
 int cli_parse_json(int argc, char **argv, const char *help, int names_max, bool *is_json)
 {
 	static const struct option long_options[] = { { "json", no_argument, NULL, 'j' },

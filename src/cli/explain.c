@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/own.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/report.h"
 
@@ -17,7 +18,7 @@ static void print_text(const char *text)
 	cleanup_free char *copy = strdup(text);
 	size_t length = strlen(text);
 
-	printf("%s%s", copy ? cli_plain(copy) : "", length && text[length - 1] == '\n' ? "" : "\n");
+	printf("%s%s", copy ? bf_plain(copy) : "", length && text[length - 1] == '\n' ? "" : "\n");
 }
 
 int cli_explain(int argc, char **argv)

@@ -1,12 +1,12 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <json-c/json.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/own.h"
 #include "base/process.h"
 #include "base/units.h"
@@ -123,24 +123,21 @@ static void print_json(const struct info *info)
 	for (unsigned i = 0; i < info->gpus; i++) {
 		struct json_object *gpu = json_object_new_object();
 
-		json_object_object_add(gpu, "index", json_object_new_int((int)info->gpu[i].index));
-		json_object_object_add(gpu, "mem", json_object_new_int64((int64_t)info->gpu[i].mem_bytes));
-		json_object_object_add(gpu, "problem",
-				       info->gpu[i].why[0] ? json_object_new_string(info->gpu[i].why) : NULL);
+		json_add_number(gpu, "index", info->gpu[i].index);
+		json_add_number(gpu, "mem", info->gpu[i].mem_bytes);
+		json_add_text(gpu, "problem", info->gpu[i].why[0] ? info->gpu[i].why : NULL);
 		json_object_array_add(gpus, gpu);
 	}
-	json_object_object_add(top, "driver",
-			       info->has_driver ? json_object_new_string(info->version) : NULL);
-	json_object_object_add(top, "known", json_object_new_boolean(info->layout != NULL));
-	json_object_object_add(top, "measured",
-			       json_object_new_boolean(info->layout && info->layout->is_measured));
-	json_object_object_add(top, "series", series);
-	json_object_object_add(top, "gpus", gpus);
-	json_object_object_add(top, "soft", json_object_new_boolean(info->has_soft));
-	json_object_object_add(kernel, "seccomp_notify", json_object_new_boolean(info->has_notify));
-	json_object_object_add(kernel, "pidfd_getfd", json_object_new_boolean(info->has_getfd));
-	json_object_object_add(kernel, "kcmp", json_object_new_boolean(info->has_kcmp));
-	json_object_object_add(top, "kernel", kernel);
+	json_add_text(top, "driver", info->has_driver ? info->version : NULL);
+	json_add_bool(top, "known", info->layout != NULL);
+	json_add_bool(top, "measured", info->layout && info->layout->is_measured);
+	json_add(top, "series", series);
+	json_add(top, "gpus", gpus);
+	json_add_bool(top, "soft", info->has_soft);
+	json_add_bool(kernel, "seccomp_notify", info->has_notify);
+	json_add_bool(kernel, "pidfd_getfd", info->has_getfd);
+	json_add_bool(kernel, "kcmp", info->has_kcmp);
+	json_add(top, "kernel", kernel);
 	puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
 	json_object_put(top);
 }

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/own.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/keeper.h"
 #include "cli/steward.h"
@@ -103,7 +104,7 @@ static int heed(struct launch *launch, struct protocol_notice *notice)
 		       1;
 	if (notice->kind == PROTOCOL_NOTICE_END) {
 		notice->text[sizeof(notice->text) - 1] = 0;
-		return fail(launch, cli_plain(notice->text)) + 1;
+		return fail(launch, bf_plain(notice->text)) + 1;
 	}
 	steward_answer(launch->options->sock, notice); /* if it has gone, the next recv tells */
 	return 0;
@@ -211,7 +212,7 @@ static void fill_program(struct protocol_started *started, const char *path)
 	const char *base = strrchr(path, '/');
 
 	snprintf(started->program, sizeof(started->program), "%.60s", base ? base + 1 : path);
-	cli_plain(started->program);
+	bf_plain(started->program);
 }
 
 /* Hand over the listener, and wait until the program may go. 0, or an exit status plus 1. */

@@ -1,11 +1,12 @@
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/own.h"
+#include "base/text.h"
 #include "cli/policy.h"
 #include "cli/report.h"
 #include "server/decision.h"
@@ -87,30 +88,28 @@ static struct json_object *description_json(const char *path, const struct polic
 			json_object_array_add(
 				unasked, json_object_new_string(policy_hook_name((enum belfry_hook)hook)));
 	for (size_t i = 0; i < what->tunable_count; i++)
-		json_object_object_add(tunables, what->tunables[i].name,
-				       what->tunables[i].is_signed
-					       ? json_object_new_int64(what->tunables[i].value)
-					       : json_object_new_uint64((uint64_t)what->tunables[i].value));
+		json_add(tunables, what->tunables[i].name,
+			 what->tunables[i].is_signed
+				 ? json_object_new_int64(what->tunables[i].value)
+				 : json_object_new_uint64((uint64_t)what->tunables[i].value));
 	for (size_t i = 0; i < what->map_count; i++)
 		json_object_array_add(maps, json_object_new_string(what->maps[i]));
-	json_object_object_add(top, "file", json_object_new_string(path));
-	json_object_object_add(top, "policy", json_object_new_string(what->policy.name));
-	json_object_object_add(top, "what", json_object_new_string(what->policy.what));
-	json_object_object_add(top, "abi", json_object_new_int64(what->policy.abi));
-	json_object_object_add(top, "hooks", hooks);
-	json_object_object_add(top, "unasked", unasked);
-	json_object_object_add(top, "tunables", tunables);
-	json_object_object_add(top, "maps", maps);
+	json_add_text(top, "file", path);
+	json_add_text(top, "policy", what->policy.name);
+	json_add_text(top, "what", what->policy.what);
+	json_add_number(top, "abi", what->policy.abi);
+	json_add(top, "hooks", hooks);
+	json_add(top, "unasked", unasked);
+	json_add(top, "tunables", tunables);
+	json_add(top, "maps", maps);
 	return top;
 }
 
 static void print_json(struct json_object *top, const struct verdict *verdict)
 {
-	json_object_object_add(top, "verified",
-			       verdict->is_tried ? json_object_new_boolean(verdict->is_taken) : NULL);
-	json_object_object_add(top, "why",
-			       verdict->is_taken ? NULL : json_object_new_string(verdict->why.text));
-	json_object_object_add(top, "log", verdict->log ? json_object_new_string(verdict->log) : NULL);
+	json_add(top, "verified", verdict->is_tried ? json_object_new_boolean(verdict->is_taken) : NULL);
+	json_add_text(top, "why", verdict->is_taken ? NULL : verdict->why.text);
+	json_add_text(top, "log", verdict->log);
 	report_print(top);
 }
 
@@ -124,7 +123,7 @@ static void print_verdict(const struct verdict *verdict)
 		fflush(stdout);
 		cli_fail(&verdict->why);
 		if (verdict->log)
-			fputs(cli_plain(verdict->log), stderr);
+			fputs(bf_plain(verdict->log), stderr);
 	}
 }
 

@@ -1,7 +1,6 @@
 /* Decisions as they are made: shown, or kept in a file. */
 #include <errno.h>
 #include <fcntl.h>
-#include <json-c/json.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/own.h"
 #include "cli/policy.h"
 #include "replay/record.h"
@@ -173,30 +173,20 @@ static void print_text(const struct follow *follow, const struct record_entry *e
 	printf("\n");
 }
 
-static void put(struct json_object *to, const char *key, uint64_t value)
-{
-	json_object_object_add(to, key, json_object_new_uint64(value));
-}
-
-static void put_text(struct json_object *to, const char *key, const char *text)
-{
-	json_object_object_add(to, key, json_object_new_string(text));
-}
-
 static void print_json(const struct follow *follow, const struct record_entry *entry)
 {
 	struct json_object *line = json_object_new_object();
 	char clamps[64];
 
-	put(line, "at_ns", entry->at_ns);
-	put_text(line, "hook", policy_hook_name((enum belfry_hook)entry->hook));
-	put_text(line, "policy", decider(follow, entry));
-	put_text(line, "proposed", policy_names_of(follow->names, entry->proposed_id));
-	put(line, "proposed_value", entry->proposed_ns);
-	put_text(line, "got", policy_names_of(follow->names, entry->got_id));
-	put(line, "got_value", entry->got_ns);
-	put_text(line, "clamped", decision_clamps(entry->clamps, clamps, sizeof(clamps)));
-	put(line, "lost", entry->lost);
+	json_add_number(line, "at_ns", entry->at_ns);
+	json_add_text(line, "hook", policy_hook_name((enum belfry_hook)entry->hook));
+	json_add_text(line, "policy", decider(follow, entry));
+	json_add_text(line, "proposed", policy_names_of(follow->names, entry->proposed_id));
+	json_add_number(line, "proposed_value", entry->proposed_ns);
+	json_add_text(line, "got", policy_names_of(follow->names, entry->got_id));
+	json_add_number(line, "got_value", entry->got_ns);
+	json_add_text(line, "clamped", decision_clamps(entry->clamps, clamps, sizeof(clamps)));
+	json_add_number(line, "lost", entry->lost);
 	puts(json_object_to_json_string_ext(line, JSON_C_TO_STRING_SPACED));
 	json_object_put(line);
 }

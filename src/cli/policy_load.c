@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/own.h"
+#include "base/text.h"
 #include "cli/policy.h"
 #include "cli/report.h"
 
@@ -139,7 +140,7 @@ static int load(struct policy_args *args)
 		return print_loaded(body, args->is_json);
 	cli_fail(&err);
 	if (body)
-		print_log(cli_plain(body));
+		print_log(bf_plain(body));
 	return CLI_FAILED;
 }
 

@@ -3,7 +3,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "base/own.h"
+#include "base/text.h"
 #include "cli/policy.h"
 #include "cli/report.h"
 
@@ -102,10 +104,9 @@ static int add(struct json_object *to, const struct protocol_request *request, s
 		json_object_put(list);
 		return bf_fail(err, EPROTO, "belfryd's answer makes no sense; restart it");
 	}
-	json_object_object_add(list, "gpu",
-			       json_object_new_string(report_number_of(&reply.gpu, gpu, sizeof(gpu))));
+	json_add_text(list, "gpu", protocol_gpu_name(&reply.gpu, gpu, sizeof(gpu)));
 	if (reply.gpu.kind == PROTOCOL_GPU_SOFT)
-		json_object_object_add(list, "folder", json_object_new_string(reply.gpu.folder));
+		json_add_text(list, "folder", reply.gpu.folder);
 	json_object_array_add(to, list);
 	return 0;
 }
@@ -182,7 +183,7 @@ static int dump(struct policy_args *args)
 	if (args->is_json)
 		report_print(top);
 	else if (text && text[0])
-		printf("%s%s", cli_plain(text), text[strlen(text) - 1] == '\n' ? "" : "\n");
+		printf("%s%s", bf_plain(text), text[strlen(text) - 1] == '\n' ? "" : "\n");
 	else
 		printf("%s has nothing to say now\n", report_text(top, "policy", "?"));
 	json_object_put(top);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "cli/policy.h"
 #include "cli/policy_play.h"
 
@@ -139,27 +140,22 @@ void policy_play_print(const struct policy_play *play)
 	print_agreement(play);
 }
 
-static void put(struct json_object *to, const char *key, uint64_t value)
-{
-	json_object_object_add(to, key, json_object_new_uint64(value));
-}
-
 static struct json_object *figures_json(const struct workload *workload, const struct workload_figures *f,
 					bool is_play)
 {
 	struct json_object *to = json_object_new_object();
 	double share = workload->ns ? (double)f->gpu_ns / (double)workload->ns : 0;
 
-	put(to, "gpu_ns", f->gpu_ns);
-	json_object_object_add(to, "share", json_object_new_double(share));
-	put(to, "done", f->done);
-	put(to, "late", f->late);
-	put(to, "p50_ns", f->p50_ns);
-	put(to, "tail_ns", f->tail_ns);
+	json_add_number(to, "gpu_ns", f->gpu_ns);
+	json_add_real(to, "share", share);
+	json_add_number(to, "done", f->done);
+	json_add_number(to, "late", f->late);
+	json_add_number(to, "p50_ns", f->p50_ns);
+	json_add_number(to, "tail_ns", f->tail_ns);
 	if (is_play)
-		put(to, "longest_wait_ns", f->longest_wait_ns);
-	put(to, "slices", f->slices);
-	put(to, "stops", f->stops);
+		json_add_number(to, "longest_wait_ns", f->longest_wait_ns);
+	json_add_number(to, "slices", f->slices);
+	json_add_number(to, "stops", f->stops);
 	return to;
 }
 
@@ -168,10 +164,10 @@ static struct json_object *result_json(const struct policy_play *play, const str
 {
 	struct json_object *to = json_object_new_object();
 
-	json_object_object_add(to, "policy", json_object_new_string(name));
-	json_object_object_add(to, "why", result->why[0] ? json_object_new_string(result->why) : NULL);
-	json_object_object_add(to, "cut_off", json_object_new_boolean(result->ns < play->workload.ns));
-	put(to, "ns", result->ns);
+	json_add_text(to, "policy", name);
+	json_add_text(to, "why", result->why[0] ? result->why : NULL);
+	json_add_bool(to, "cut_off", result->ns < play->workload.ns);
+	json_add_number(to, "ns", result->ns);
 	return to;
 }
 
@@ -181,11 +177,10 @@ static struct json_object *agreement_json(const struct policy_play *play)
 	struct json_object *to = json_object_new_object();
 	bool has_times = a.p50_percent >= 0;
 
-	json_object_object_add(to, "same_policy",
-			       json_object_new_boolean(!strcmp(play->workload.policy, play->baseline_name)));
-	json_object_object_add(to, "share_points", json_object_new_double(a.share_points));
-	json_object_object_add(to, "p50_percent", has_times ? json_object_new_double(a.p50_percent) : NULL);
-	json_object_object_add(to, "tail_percent", has_times ? json_object_new_double(a.tail_percent) : NULL);
+	json_add_bool(to, "same_policy", !strcmp(play->workload.policy, play->baseline_name));
+	json_add_real(to, "share_points", a.share_points);
+	json_add(to, "p50_percent", has_times ? json_object_new_double(a.p50_percent) : NULL);
+	json_add(to, "tail_percent", has_times ? json_object_new_double(a.tail_percent) : NULL);
 	return to;
 }
 
@@ -198,26 +193,24 @@ struct json_object *policy_play_json(const struct policy_play *play)
 		return NULL;
 	to = json_object_new_object();
 	list = json_object_new_array();
-	put(to, "ns", workload->ns);
-	json_object_object_add(to, "recorded_under",
-			       workload->policy[0] ? json_object_new_string(workload->policy) : NULL);
-	json_object_object_add(to, "baseline", result_json(play, &play->baseline, play->baseline_name));
-	json_object_object_add(to, "with", result_json(play, &play->with, play->with_name));
+	json_add_number(to, "ns", workload->ns);
+	json_add_text(to, "recorded_under", workload->policy[0] ? workload->policy : NULL);
+	json_add(to, "baseline", result_json(play, &play->baseline, play->baseline_name));
+	json_add(to, "with", result_json(play, &play->with, play->with_name));
 	for (unsigned i = 0; i < workload->vgpu_count; i++) {
 		const struct workload_vgpu *v = &workload->vgpus[i];
 		struct json_object *one = json_object_new_object();
 
-		put(one, "id", v->id);
-		json_object_object_add(one, "name", json_object_new_string(v->name));
-		put(one, "objective_ns", v->share.objective_ns);
-		json_object_object_add(one, "recorded", figures_json(workload, &v->was, false));
-		json_object_object_add(one, "baseline",
-				       figures_json(workload, &play->baseline.vgpus[i], true));
-		json_object_object_add(one, "with", figures_json(workload, &play->with.vgpus[i], true));
+		json_add_number(one, "id", v->id);
+		json_add_text(one, "name", v->name);
+		json_add_number(one, "objective_ns", v->share.objective_ns);
+		json_add(one, "recorded", figures_json(workload, &v->was, false));
+		json_add(one, "baseline", figures_json(workload, &play->baseline.vgpus[i], true));
+		json_add(one, "with", figures_json(workload, &play->with.vgpus[i], true));
 		json_object_array_add(list, one);
 	}
-	json_object_object_add(to, "vgpus", list);
-	put(to, "idle", workload->idle_count);
-	json_object_object_add(to, "agreement", agreement_json(play));
+	json_add(to, "vgpus", list);
+	json_add_number(to, "idle", workload->idle_count);
+	json_add(to, "agreement", agreement_json(play));
 	return to;
 }

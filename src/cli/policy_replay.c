@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <json-c/json.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/own.h"
 #include "cli/policy.h"
 #include "cli/policy_play.h"
@@ -166,17 +166,12 @@ static void print_text(const struct asked *asked, const struct policy_play *play
 	policy_play_print(play);
 }
 
-static void put(struct json_object *to, const char *key, uint64_t value)
-{
-	json_object_object_add(to, key, json_object_new_uint64(value));
-}
-
 static struct json_object *pair(const uint64_t *values)
 {
 	struct json_object *to = json_object_new_object();
 
-	put(to, "was", values[0]);
-	put(to, "would_be", values[1]);
+	json_add_number(to, "was", values[0]);
+	json_add_number(to, "would_be", values[1]);
 	return to;
 }
 
@@ -188,11 +183,11 @@ static struct json_object *vgpus_json(const struct replay_result *result)
 		const struct replay_vgpu *v = &result->vgpus[i];
 		struct json_object *to = json_object_new_object();
 
-		put(to, "id", v->id);
-		json_object_object_add(to, "name", json_object_new_string(v->name));
-		json_object_object_add(to, "picked", pair(v->picked));
-		json_object_object_add(to, "slice_ns", pair(v->slice_ns));
-		json_object_object_add(to, "stopped_for", pair(v->stopped_for));
+		json_add_number(to, "id", v->id);
+		json_add_text(to, "name", v->name);
+		json_add(to, "picked", pair(v->picked));
+		json_add(to, "slice_ns", pair(v->slice_ns));
+		json_add(to, "stopped_for", pair(v->stopped_for));
 		json_object_array_add(list, to);
 	}
 	return list;
@@ -206,10 +201,10 @@ static struct json_object *differences_json(const struct replay_result *result)
 		const struct replay_difference *d = &result->differences[i];
 		struct json_object *to = json_object_new_object();
 
-		put(to, "at_ns", d->at_ns);
-		json_object_object_add(to, "hook", json_object_new_string(policy_hook_name(d->hook)));
-		json_object_object_add(to, "id", pair((const uint64_t[]){ d->was_id, d->is_id }));
-		json_object_object_add(to, "value", pair((const uint64_t[]){ d->was_ns, d->is_ns }));
+		json_add_number(to, "at_ns", d->at_ns);
+		json_add_text(to, "hook", policy_hook_name(d->hook));
+		json_add(to, "id", pair((const uint64_t[]){ d->was_id, d->is_id }));
+		json_add(to, "value", pair((const uint64_t[]){ d->was_ns, d->is_ns }));
 		json_object_array_add(list, to);
 	}
 	return list;
@@ -231,22 +226,21 @@ static void print_json(const struct asked *asked, const struct policy_play *play
 	const struct replay_result *result = &asked->result;
 	struct json_object *top = json_object_new_object();
 
-	put(top, "decisions", result->entries);
-	put(top, "lost", result->lost);
-	put(top, "asked", result->asked);
-	put(top, "same", result->same);
-	put(top, "different", result->different);
-	put(top, "clamped", result->clamped);
-	put(top, "failed", result->failed);
-	put(top, "ns", result->last_ns - result->first_ns);
-	json_object_object_add(top, "cut_off", json_object_new_boolean(result->is_cut_off));
-	json_object_object_add(top, "not_compared", not_compared_json(asked));
-	json_object_object_add(top, "why", result->why[0] ? json_object_new_string(result->why) : NULL);
-	json_object_object_add(top, "vgpus", vgpus_json(result));
-	json_object_object_add(top, "differences", differences_json(result));
-	json_object_object_add(top, "play", policy_play_json(play));
-	json_object_object_add(top, "not_played",
-			       play->why_not[0] ? json_object_new_string(play->why_not) : NULL);
+	json_add_number(top, "decisions", result->entries);
+	json_add_number(top, "lost", result->lost);
+	json_add_number(top, "asked", result->asked);
+	json_add_number(top, "same", result->same);
+	json_add_number(top, "different", result->different);
+	json_add_number(top, "clamped", result->clamped);
+	json_add_number(top, "failed", result->failed);
+	json_add_number(top, "ns", result->last_ns - result->first_ns);
+	json_add_bool(top, "cut_off", result->is_cut_off);
+	json_add(top, "not_compared", not_compared_json(asked));
+	json_add_text(top, "why", result->why[0] ? result->why : NULL);
+	json_add(top, "vgpus", vgpus_json(result));
+	json_add(top, "differences", differences_json(result));
+	json_add(top, "play", policy_play_json(play));
+	json_add_text(top, "not_played", play->why_not[0] ? play->why_not : NULL);
 	report_print(top);
 	json_object_put(top);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/folder.h"
+#include "base/json.h"
 #include "base/own.h"
 #include "server/talk.h"
 
@@ -122,12 +123,6 @@ int report_hello(struct json_object **hello, struct bf_error *err)
 	return place.is_private && nobody_is_there(rc) ? 0 : rc;
 }
 
-const char *report_number_of(const struct protocol_gpu *gpu, char *to, size_t room)
-{
-	snprintf(to, room, gpu->kind == PROTOCOL_GPU_SOFT ? "soft:%u" : "%u", gpu->index);
-	return to;
-}
-
 /* What --soft name= would find it by; NULL: it is another user's, or lies elsewhere. */
 static const char *soft_name(const char *folder)
 {
@@ -178,7 +173,7 @@ static void add_choice(struct choice *choice, const struct cli_gpu *which, const
 	const char *name = which->is_said && which->is_soft ? soft_name(gpu->folder) : NULL;
 	char number[16], label[160];
 
-	report_number_of(gpu, number, sizeof(number));
+	protocol_gpu_name(gpu, number, sizeof(number));
 	if (choice->used < sizeof(choice->names))
 		choice->used += (size_t)snprintf(
 			choice->names + choice->used, sizeof(choice->names) - choice->used, "%s%s",
@@ -221,8 +216,8 @@ static void merge(struct json_object *to, struct json_object *from)
 	struct json_object_iterator at = json_object_iter_begin(from), end = json_object_iter_end(from);
 
 	for (; !json_object_iter_equal(&at, &end); json_object_iter_next(&at))
-		json_object_object_add(to, json_object_iter_peek_name(&at),
-				       json_object_get(json_object_iter_peek_value(&at)));
+		json_add(to, json_object_iter_peek_name(&at),
+			 json_object_get(json_object_iter_peek_value(&at)));
 }
 
 /* One GPU's report into the lists. `gpu` is what is known of the GPU already. */
@@ -285,15 +280,15 @@ int report_gather(const char *name, struct json_object **top, struct bf_error *e
 	int rc;
 
 	*top = json_object_new_object();
-	json_object_object_add(*top, "daemon", NULL);
-	json_object_object_add(*top, "gpus", json_object_new_array());
-	json_object_object_add(*top, "vgpus", json_object_new_array());
+	json_add(*top, "daemon", NULL);
+	json_add(*top, "gpus", json_object_new_array());
+	json_add(*top, "vgpus", json_object_new_array());
 	rc = report_hello(&hello, err);
 	if (rc && !nobody_is_there(rc))
 		return rc;
-	json_object_object_add(*top, "daemon", json_object_get(report_at(hello, "daemon")));
+	json_add(*top, "daemon", json_object_get(report_at(hello, "daemon")));
 	if (report_at(hello, "failed"))
-		json_object_object_add(*top, "failed", json_object_get(report_at(hello, "failed")));
+		json_add(*top, "failed", json_object_get(report_at(hello, "failed")));
 	rc = name ? add_one(*top, name, err) : add_all(*top, hello, err);
 	json_object_put(hello);
 	return rc;

@@ -18,8 +18,7 @@ int report_gather(const char *name, struct json_object **top, struct bf_error *e
 int report_hello(struct json_object **hello, struct bf_error *err);
 /* Whether belfryd is where it was said to be. The user's own need not be. */
 int report_check_place(struct bf_error *err);
-/* "0", "soft:1"; and with that the name or the folder, "soft:1 (name=two)", where another looks the same. */
-const char *report_number_of(const struct protocol_gpu *gpu, char *to, size_t room);
+/* "soft:1", and where another looks the same with the name or the folder: "soft:1 (name=two)". */
 const char *report_label(const char *gpu, const char *folder, char *to, size_t room);
 /* The GPU of one entry of "gpus". */
 struct protocol_gpu report_gpu(struct json_object *gpu);

@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/units.h"
 #include "cli/cli.h"
 
@@ -115,22 +115,22 @@ static void print_json(const struct soft_status *status)
 	for (unsigned i = 0; i < status->gpu_count && i < SOFT_GPUS_MAX; i++) {
 		struct json_object *gpu = json_object_new_object();
 
-		json_object_object_add(gpu, "index", json_object_new_int((int)i));
-		json_object_object_add(gpu, "mem", json_object_new_int64((int64_t)status->mem_bytes));
-		json_object_object_add(gpu, "used", json_object_new_int64((int64_t)status->used_bytes[i]));
-		json_object_object_add(gpu, "clock_ns", json_object_new_int64((int64_t)status->gpu_ns[i]));
-		json_object_object_add(gpu, "busy_ns", json_object_new_int64((int64_t)status->busy_ns[i]));
+		json_add_number(gpu, "index", i);
+		json_add_number(gpu, "mem", status->mem_bytes);
+		json_add_number(gpu, "used", status->used_bytes[i]);
+		json_add_number(gpu, "clock_ns", status->gpu_ns[i]);
+		json_add_number(gpu, "busy_ns", status->busy_ns[i]);
 		json_object_array_add(gpus, gpu);
 	}
-	json_object_object_add(top, "pid", json_object_new_int64(status->pid));
-	json_object_object_add(top, "sms", json_object_new_int64(status->sm_count));
-	json_object_object_add(top, "rate", json_object_new_int64((int64_t)status->rate));
-	json_object_object_add(top, "paced", json_object_new_boolean(status->is_paced != 0));
-	json_object_object_add(top, "cores", json_object_new_int64(status->cores));
-	json_object_object_add(top, "files", json_object_new_int64(status->file_count));
-	json_object_object_add(top, "clients", json_object_new_int64(status->client_count));
-	json_object_object_add(top, "channels", json_object_new_int64(status->channel_count));
-	json_object_object_add(top, "gpus", gpus);
+	json_add_number(top, "pid", status->pid);
+	json_add_number(top, "sms", status->sm_count);
+	json_add_number(top, "rate", status->rate);
+	json_add_bool(top, "paced", status->is_paced != 0);
+	json_add_number(top, "cores", status->cores);
+	json_add_number(top, "files", status->file_count);
+	json_add_number(top, "clients", status->client_count);
+	json_add_number(top, "channels", status->channel_count);
+	json_add(top, "gpus", gpus);
 	puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
 	json_object_put(top);
 }

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/own.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/report.h"
@@ -126,9 +127,9 @@ static void show(struct top *top, struct json_object *before, struct json_object
 	if (fclose(to))
 		return;
 	if (top->is_screen)
-		show_screen(top, cli_plain(frame));
+		show_screen(top, bf_plain(frame));
 	else
-		put(top, cli_plain(frame), bytes);
+		put(top, bf_plain(frame), bytes);
 }
 
 static void suspend(struct top *top)

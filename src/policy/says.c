@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "policy/inside.h"
 
 /* Its name is a file's name, a word of the command line and a label of metrics. */
@@ -23,16 +24,6 @@ bool says_is_word(const char *text)
 		if (*at <= ' ' || *at > '~')
 			return false;
 	return *text;
-}
-
-static bool is_line(const char *text, size_t room)
-{
-	size_t length = strnlen(text, room);
-
-	for (size_t i = 0; i < length; i++)
-		if (text[i] < ' ' || text[i] > '~')
-			return false;
-	return length < room;
 }
 
 int says_read(const void *bytes, size_t size, struct belfry_policy *says, struct bf_error *err)
@@ -64,7 +55,7 @@ int says_read(const void *bytes, size_t size, struct belfry_policy *says, struct
 		return bf_fail(err, EINVAL,
 			       "its name is none: letters, digits, '-' and '_', at most %d of them",
 			       BELFRY_NAME_SIZE - 1);
-	if (!is_line(says->what, sizeof(says->what)))
+	if (!bf_is_line(says->what, sizeof(says->what)))
 		return bf_fail(err, EINVAL, "what it says of itself is not one line of plain text");
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/own.h"
+#include "base/text.h"
 
 enum { CTX_MOST = 1024 };
 
@@ -155,17 +156,6 @@ static int check_ctx(const struct record_entry *entry, const void *bytes, struct
 	return 0;
 }
 
-/* It ends, and can be shown to people. */
-static bool is_text(const char *text, size_t room)
-{
-	size_t length = strnlen(text, room);
-
-	for (size_t i = 0; i < length; i++)
-		if (text[i] < ' ' || text[i] > '~')
-			return false;
-	return length < room;
-}
-
 bool record_introduces(const struct record_entry *entry, uint64_t *id, char name[BELFRY_NAME_SIZE])
 {
 	struct belfry_vgpu_init init;
@@ -176,7 +166,7 @@ bool record_introduces(const struct record_entry *entry, uint64_t *id, char name
 	memcpy(&init, record_ctx(entry), sizeof(init));
 	*id = init.id;
 	memcpy(name, init.name, sizeof(init.name));
-	return init.name[0] && is_text(init.name, sizeof(init.name));
+	return init.name[0] && bf_is_line(init.name, sizeof(init.name));
 }
 
 /* As the configuration may be (docs/sharing.md), or sched divides by what it must not. */
@@ -188,14 +178,14 @@ static int check_setup(const struct record_setup *setup, struct bf_error *err)
 	    setup->round_ns > setup->window_ns || setup->slice_min_ns < ms / 10 ||
 	    setup->slice_min_ns > setup->round_ns || setup->grace_ns > 1000 * ms ||
 	    setup->idle_ns > 1000 * ms || setup->how > SCHED_TURNS || setup->is_measured > 1 ||
-	    setup->is_soft > 1 || !is_text(setup->policy, sizeof(setup->policy)))
+	    setup->is_soft > 1 || !bf_is_line(setup->policy, sizeof(setup->policy)))
 		return bf_fail(err, EBADMSG, "not an entry of a record: no such sharing of a GPU");
 	return 0;
 }
 
 static int check_share(const struct record_share *share, struct bf_error *err)
 {
-	if (!share->id || !is_text(share->name, sizeof(share->name)) || !share->limit_ppm ||
+	if (!share->id || !bf_is_line(share->name, sizeof(share->name)) || !share->limit_ppm ||
 	    share->limit_ppm > SCHED_WHOLE_PPM || share->request_ppm > share->limit_ppm ||
 	    share->class > SCHED_LATENCY || share->percentile_ppm > SCHED_WHOLE_PPM ||
 	    share->objective_ns > RECORD_LONGEST_NS || share->timeslice_us > RECORD_LONGEST_NS / 1000 ||

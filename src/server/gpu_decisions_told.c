@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "server/decision.h"
 #include "server/gpu_policy.h"
 
@@ -89,16 +90,6 @@ void decisions_say(FILE *to, const struct vgpu *vgpu)
 			lately.last_clamped->policy, decision_reason(lately.last_clamped->is.clamps));
 }
 
-static void put(struct json_object *to, const char *key, uint64_t value)
-{
-	json_object_object_add(to, key, json_object_new_uint64(value));
-}
-
-static void put_text(struct json_object *to, const char *key, const char *value)
-{
-	json_object_object_add(to, key, json_object_new_string(value));
-}
-
 static struct json_object *decision_json(const struct decision *d)
 {
 	struct json_object *to;
@@ -107,12 +98,12 @@ static struct json_object *decision_json(const struct decision *d)
 	if (!d)
 		return NULL;
 	to = json_object_new_object();
-	put_text(to, "policy", d->policy);
-	put_text(to, "hook", policy_hook_name(d->is.hook));
-	put(to, "ago_ns", bf_now_ns() - d->is.at_ns);
-	put(to, "proposed", d->is.proposed_ns);
-	put(to, "got", d->is.got_ns);
-	put_text(to, "clamped", decision_clamps(d->is.clamps, clamps, sizeof(clamps)));
+	json_add_text(to, "policy", d->policy);
+	json_add_text(to, "hook", policy_hook_name(d->is.hook));
+	json_add_number(to, "ago_ns", bf_now_ns() - d->is.at_ns);
+	json_add_number(to, "proposed", d->is.proposed_ns);
+	json_add_number(to, "got", d->is.got_ns);
+	json_add_text(to, "clamped", decision_clamps(d->is.clamps, clamps, sizeof(clamps)));
 	return to;
 }
 
@@ -121,14 +112,12 @@ struct json_object *decisions_json(const struct vgpu *vgpu)
 	struct lately lately = look(vgpu);
 	struct json_object *to = json_object_new_object();
 
-	put_text(to, "gpu", policy_name_of(vgpu->gpu, NULL));
-	json_object_object_add(to, "own",
-			       vgpu->seat && vgpu->seat->policy ? json_object_new_string(vgpu->seat->name)
-								: NULL);
-	put(to, "decisions", lately.count);
-	put(to, "clamped", lately.clamped);
-	json_object_object_add(to, "last", decision_json(lately.last));
-	json_object_object_add(to, "last_clamped", decision_json(lately.last_clamped));
+	json_add_text(to, "gpu", policy_name_of(vgpu->gpu, NULL));
+	json_add_text(to, "own", vgpu->seat && vgpu->seat->policy ? vgpu->seat->name : NULL);
+	json_add_number(to, "decisions", lately.count);
+	json_add_number(to, "clamped", lately.clamped);
+	json_add(to, "last", decision_json(lately.last));
+	json_add(to, "last_clamped", decision_json(lately.last_clamped));
 	return to;
 }
 

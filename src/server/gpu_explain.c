@@ -1,10 +1,10 @@
 /* Why a vGPU waits, or does not, in plain words. */
-#include <json-c/json.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/units.h"
 #include "server/gpu_policy.h"
 
@@ -132,17 +132,12 @@ static char *words(const struct vgpu *vgpu, const struct sched_report *report)
 	return text;
 }
 
-static void put(struct json_object *to, const char *key, uint64_t value)
-{
-	json_object_object_add(to, key, json_object_new_int64((int64_t)value));
-}
-
 char *gpu_explain(struct vgpu *vgpu, size_t *bytes)
 {
 	static const char *const reasons[] = { "none", "token", "limit" };
 	struct json_object *top, *facts;
 	struct sched_report report;
-	char *text, *copy;
+	char *text;
 
 	sched_report(vgpu->gpu->sched, vgpu->sched, &report);
 	text = words(vgpu, &report);
@@ -150,20 +145,17 @@ char *gpu_explain(struct vgpu *vgpu, size_t *bytes)
 		return NULL;
 	top = json_object_new_object();
 	facts = json_object_new_object();
-	json_object_object_add(facts, "reason", json_object_new_string(reasons[report.reason % 3]));
-	json_object_object_add(facts, "holder",
-			       report.holder ? json_object_new_string(name_of(report.holder)) : NULL);
-	put(facts, "since_ns", bf_now_ns() - report.since_ns);
-	put(facts, "waited_ns", report.waited_ns);
-	put(facts, "limited_ns", report.limited_ns);
-	put(facts, "window_ns", report.window_ns);
-	put(facts, "window_used_ns", report.window_used_ns);
-	json_object_object_add(facts, "policy", decisions_json(vgpu));
-	json_object_object_add(top, "name", json_object_new_string(vgpu->name));
-	json_object_object_add(top, "text", json_object_new_string(text));
-	json_object_object_add(top, "facts", facts);
-	copy = strdup(json_object_to_json_string_length(top, JSON_C_TO_STRING_PLAIN, bytes));
-	json_object_put(top);
+	json_add_text(facts, "reason", reasons[report.reason % 3]);
+	json_add_text(facts, "holder", report.holder ? name_of(report.holder) : NULL);
+	json_add_number(facts, "since_ns", bf_now_ns() - report.since_ns);
+	json_add_number(facts, "waited_ns", report.waited_ns);
+	json_add_number(facts, "limited_ns", report.limited_ns);
+	json_add_number(facts, "window_ns", report.window_ns);
+	json_add_number(facts, "window_used_ns", report.window_used_ns);
+	json_add(facts, "policy", decisions_json(vgpu));
+	json_add_text(top, "name", vgpu->name);
+	json_add_text(top, "text", text);
+	json_add(top, "facts", facts);
 	free(text);
-	return copy;
+	return json_text(top, bytes);
 }

@@ -1,7 +1,6 @@
 /* Policies come: from a client or by the configuration. Read, verified, and given their place. */
 #include <errno.h>
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/own.h"
 #include "server/decision.h"
@@ -134,11 +134,9 @@ static char *loaded_json(struct gpu *gpu, const struct seat *seat, const char *b
 	struct json_object *top = seat_json(seat);
 	char name[24];
 
-	json_object_object_add(top, "replaced", json_object_new_string(before));
-	snprintf(name, sizeof(name), gpu->which.kind == PROTOCOL_GPU_SOFT ? "soft:%u" : "%u",
-		 gpu->which.index);
-	json_object_object_add(top, "gpu", json_object_new_string(name));
-	json_object_object_add(top, "swap_ns", json_object_new_int64((int64_t)swap_ns));
+	json_add_text(top, "replaced", before);
+	json_add_text(top, "gpu", protocol_gpu_name(&gpu->which, name, sizeof(name)));
+	json_add_number(top, "swap_ns", swap_ns);
 	return json_text(top, bytes);
 }
 

@@ -1,15 +1,15 @@
 /* What clients ask about policies: load one, unload it, tell of it, follow what it decides. */
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "server/decision.h"
 #include "server/gpu_policy.h"
-#include "server/plain.h"
 
 enum { LOAD_LIMIT_S = 30 };
 
@@ -50,24 +50,14 @@ static void begin_load(struct gpu *gpu, struct talker *talker, const struct prot
 	memcpy(talker->load_name, request->name, sizeof(talker->load_name));
 }
 
-static void put(struct json_object *to, const char *key, uint64_t value)
-{
-	json_object_object_add(to, key, json_object_new_uint64(value));
-}
-
-static void put_text(struct json_object *to, const char *key, const char *value)
-{
-	json_object_object_add(to, key, value ? json_object_new_string(value) : NULL);
-}
-
 static char *unloaded_json(const struct gpu *gpu, const struct vgpu *vgpu, const struct seat *before,
 			   size_t *bytes)
 {
 	struct json_object *top = json_object_new_object();
 
-	put_text(top, "policy", before->name);
-	put_text(top, "vgpu", vgpu ? vgpu->name : NULL);
-	put_text(top, "decides", policy_name_of(gpu, vgpu));
+	json_add_text(top, "policy", before->name);
+	json_add_text(top, "vgpu", vgpu ? vgpu->name : NULL);
+	json_add_text(top, "decides", policy_name_of(gpu, vgpu));
 	return json_text(top, bytes);
 }
 
@@ -108,16 +98,14 @@ static struct json_object *hook_json(const struct seat *seat, enum belfry_hook h
 {
 	struct json_object *to = json_object_new_object();
 
-	put_text(to, "hook", policy_hook_name(hook));
-	put(to, "calls", info->calls);
-	json_object_object_add(
-		to, "mean_us",
-		json_object_new_double(info->calls ? (double)info->total_ns / (double)info->calls / 1e3 : 0));
-	json_object_object_add(to, "most_us", json_object_new_double((double)info->most_ns / 1e3));
-	put(to, "defaults", info->defaults);
-	put(to, "errors", info->errors);
-	put(to, "late", info->late);
-	put(to, "clamped", seat->clamped[hook]);
+	json_add_text(to, "hook", policy_hook_name(hook));
+	json_add_number(to, "calls", info->calls);
+	json_add_real(to, "mean_us", info->calls ? (double)info->total_ns / (double)info->calls / 1e3 : 0);
+	json_add_real(to, "most_us", (double)info->most_ns / 1e3);
+	json_add_number(to, "defaults", info->defaults);
+	json_add_number(to, "errors", info->errors);
+	json_add_number(to, "late", info->late);
+	json_add_number(to, "clamped", seat->clamped[hook]);
 	return to;
 }
 
@@ -139,9 +127,9 @@ static struct json_object *tunables_json(const struct seat *seat)
 	for (size_t i = 0; i < seat->tunable_count; i++) {
 		const struct policy_tunable *tunable = &seat->tunables[i];
 
-		json_object_object_add(to, tunable->name,
-				       tunable->is_signed ? json_object_new_int64(tunable->value)
-							  : json_object_new_uint64((uint64_t)tunable->value));
+		json_add(to, tunable->name,
+			 tunable->is_signed ? json_object_new_int64(tunable->value)
+					    : json_object_new_uint64((uint64_t)tunable->value));
 	}
 	return to;
 }
@@ -152,35 +140,25 @@ struct json_object *seat_json(const struct seat *seat)
 	struct policy_info info;
 
 	seat_info(seat, &info);
-	put_text(to, "policy", seat->name);
-	put_text(to, "vgpu", seat->vgpu ? seat->vgpu->name : NULL);
-	put_text(to, "what", seat->what);
-	put_text(to, "file", seat->file);
-	put(to, "since", (uint64_t)seat->since_s);
-	put(to, "age_ns", bf_now_ns() - seat->since_ns);
-	put_text(to, "pinned", seat->pinned);
-	json_object_object_add(to, "out", json_object_new_boolean(info.is_out));
-	put_text(to, "why", info.is_out ? info.why : NULL);
-	put(to, "out_ns", seat->out_ns ? bf_now_ns() - seat->out_ns : 0);
-	put_text(to, "decides", policy_name_of(seat->gpu, seat->vgpu));
+	json_add_text(to, "policy", seat->name);
+	json_add_text(to, "vgpu", seat->vgpu ? seat->vgpu->name : NULL);
+	json_add_text(to, "what", seat->what);
+	json_add_text(to, "file", seat->file);
+	json_add_number(to, "since", (uint64_t)seat->since_s);
+	json_add_number(to, "age_ns", bf_now_ns() - seat->since_ns);
+	json_add_text(to, "pinned", seat->pinned);
+	json_add_bool(to, "out", info.is_out);
+	json_add_text(to, "why", info.is_out ? info.why : NULL);
+	json_add_number(to, "out_ns", seat->out_ns ? bf_now_ns() - seat->out_ns : 0);
+	json_add_text(to, "decides", policy_name_of(seat->gpu, seat->vgpu));
 	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
 		if (seat->hooks >> hook & 1)
 			json_object_array_add(hooks,
 					      hook_json(seat, (enum belfry_hook)hook, &info.hooks[hook]));
-	json_object_object_add(to, "hooks", hooks);
-	json_object_object_add(to, "unasked", unasked_json(seat));
-	json_object_object_add(to, "tunables", tunables_json(seat));
+	json_add(to, "hooks", hooks);
+	json_add(to, "unasked", unasked_json(seat));
+	json_add(to, "tunables", tunables_json(seat));
 	return to;
-}
-
-char *json_text(struct json_object *top, size_t *bytes)
-{
-	const char *text = json_object_to_json_string_length(
-		top, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, bytes);
-	char *copy = text ? strdup(text) : NULL;
-
-	json_object_put(top);
-	return copy;
 }
 
 static void add_seat(struct json_object *to, const struct seat *seat)
@@ -201,13 +179,14 @@ static char *list(const struct gpu *gpu, const struct vgpu *vgpu, size_t *bytes)
 	add_seat(policies, gpu->seat);
 	for (const struct vgpu *v = gpu->vgpus; !vgpu && v; v = v->next)
 		add_seat(policies, v->seat);
-	put_text(built_in, "policy", "built-in");
-	put_text(built_in, "vgpu", NULL);
-	put_text(built_in, "what", "time in the ratio of requests; latency first until it has had its own");
-	put(built_in, "age_ns", bf_now_ns() - gpu->started_ns);
+	json_add_text(built_in, "policy", "built-in");
+	json_add_text(built_in, "vgpu", NULL);
+	json_add_text(built_in, "what",
+		      "time in the ratio of requests; latency first until it has had its own");
+	json_add_number(built_in, "age_ns", bf_now_ns() - gpu->started_ns);
 	json_object_array_add(policies, built_in);
-	json_object_object_add(top, "policies", policies);
-	put_text(top, "decides", policy_name_of(gpu, vgpu));
+	json_add(top, "policies", policies);
+	json_add_text(top, "decides", policy_name_of(gpu, vgpu));
 	return json_text(top, bytes);
 }
 
@@ -230,8 +209,8 @@ static char *dump(struct gpu *gpu, struct vgpu *vgpu, size_t *bytes, struct bf_e
 		  : sched_ask(gpu->sched, BELFRY_HOOK_DUMP, NULL, &ctx, sizeof(ctx), bf_now_ns());
 	ctx.text[sizeof(ctx.text) - 1] = 0;
 	top = json_object_new_object();
-	put_text(top, "policy", seat->name);
-	put_text(top, "text", rc == BELFRY_PROPOSE ? plain_make(ctx.text) : "");
+	json_add_text(top, "policy", seat->name);
+	json_add_text(top, "text", rc == BELFRY_PROPOSE ? bf_plain(ctx.text) : "");
 	return json_text(top, bytes);
 }
 

@@ -44,8 +44,6 @@ const char *policy_who_decides(const struct gpu *gpu, const struct vgpu *vgpu);
 
 /* gpu_policy.c */
 struct json_object *seat_json(const struct seat *seat);
-/* As text to be freed; lets go of the object. NULL: out of memory. */
-char *json_text(struct json_object *top, size_t *bytes);
 
 /* gpu_decisions.c: with the lock */
 struct decision {

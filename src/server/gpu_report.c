@@ -1,36 +1,15 @@
 /* Everything that is counted, as JSON: `belfry ls`, `stats` and `top`, and the metrics are made of this. */
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "server/gpu.h"
 
 static const char *const gate_names[] = { "open", "held", "stopped" };
 static const char *const state_names[] = { "idle", "running", "waiting", "held" };
 static const char *const sharing_names[] = { "open", "turns", "tokens" };
-
-static void put_number(struct json_object *to, const char *key, uint64_t value)
-{
-	json_object_object_add(to, key, json_object_new_int64((int64_t)value));
-}
-
-static void put_real(struct json_object *to, const char *key, double value)
-{
-	json_object_object_add(to, key, json_object_new_double(value));
-}
-
-static void put_text(struct json_object *to, const char *key, const char *value)
-{
-	json_object_object_add(to, key, json_object_new_string(value));
-}
-
-static const char *gpu_name(const struct gpu *gpu, char *to, size_t room)
-{
-	snprintf(to, room, gpu->which.kind == PROTOCOL_GPU_SOFT ? "soft:%u" : "%u", gpu->which.index);
-	return to;
-}
 
 static struct json_object *objective_json(const struct spec *spec)
 {
@@ -39,8 +18,8 @@ static struct json_object *objective_json(const struct spec *spec)
 	if (!spec->percentile_ppm)
 		return NULL;
 	objective = json_object_new_object();
-	put_real(objective, "percentile", spec->percentile_ppm / 1e4);
-	put_number(objective, "us", spec->objective_us);
+	json_add_real(objective, "percentile", spec->percentile_ppm / 1e4);
+	json_add_number(objective, "us", spec->objective_us);
 	return objective;
 }
 
@@ -48,11 +27,11 @@ static struct json_object *mem_json(const struct vgpu *vgpu, const struct warden
 {
 	struct json_object *mem = json_object_new_object();
 
-	put_number(mem, "limit", vgpu->spec.mem_bytes);
-	put_number(mem, "used", report->mem_used_bytes);
-	put_number(mem, "most", report->mem_most_bytes);
-	put_number(mem, "managed", report->mem_managed_bytes);
-	put_number(mem, "driver", report->mem_driver_bytes);
+	json_add_number(mem, "limit", vgpu->spec.mem_bytes);
+	json_add_number(mem, "used", report->mem_used_bytes);
+	json_add_number(mem, "most", report->mem_most_bytes);
+	json_add_number(mem, "managed", report->mem_managed_bytes);
+	json_add_number(mem, "driver", report->mem_driver_bytes);
 	return mem;
 }
 
@@ -60,16 +39,16 @@ static struct json_object *time_json(const struct vgpu *vgpu, const struct sched
 {
 	struct json_object *time = json_object_new_object();
 
-	put_real(time, "request", (double)vgpu->spec.request_ppm / SPEC_WHOLE_PPM);
-	put_real(time, "limit", (double)vgpu->spec.limit_ppm / SPEC_WHOLE_PPM);
-	put_real(time, "share",
-		 report->window_ns ? (double)report->window_used_ns / (double)report->window_ns : 0);
-	put_real(time, "weight", (double)report->weight_ppm / SCHED_WHOLE_PPM);
-	put_number(time, "gpu_ns", report->gpu_ns);
-	put_number(time, "held_ns", report->held_ns);
-	put_number(time, "waited_ns", report->waited_ns);
-	put_number(time, "limited_ns", report->limited_ns);
-	put_number(time, "slice_ns", report->slice_ns);
+	json_add_real(time, "request", (double)vgpu->spec.request_ppm / SPEC_WHOLE_PPM);
+	json_add_real(time, "limit", (double)vgpu->spec.limit_ppm / SPEC_WHOLE_PPM);
+	json_add_real(time, "share",
+		      report->window_ns ? (double)report->window_used_ns / (double)report->window_ns : 0);
+	json_add_real(time, "weight", (double)report->weight_ppm / SCHED_WHOLE_PPM);
+	json_add_number(time, "gpu_ns", report->gpu_ns);
+	json_add_number(time, "held_ns", report->held_ns);
+	json_add_number(time, "waited_ns", report->waited_ns);
+	json_add_number(time, "limited_ns", report->limited_ns);
+	json_add_number(time, "slice_ns", report->slice_ns);
 	return time;
 }
 
@@ -82,15 +61,15 @@ static struct json_object *waits_json(const struct vgpu *vgpu, const struct sche
 	for (size_t i = 0; i < count; i++) {
 		struct json_object *wait = json_object_new_object();
 
-		put_text(wait, "for", ((const struct vgpu *)sched_owner(waited[i].other))->name);
-		put_number(wait, "ns", waited[i].ns);
+		json_add_text(wait, "for", ((const struct vgpu *)sched_owner(waited[i].other))->name);
+		json_add_number(wait, "ns", waited[i].ns);
 		json_object_array_add(list, wait);
 	}
 	if (report->limited_ns) {
 		struct json_object *wait = json_object_new_object();
 
-		put_text(wait, "for", "its limit");
-		put_number(wait, "ns", report->limited_ns);
+		json_add_text(wait, "for", "its limit");
+		json_add_number(wait, "ns", report->limited_ns);
 		json_object_array_add(list, wait);
 	}
 	return list;
@@ -100,11 +79,11 @@ static struct json_object *tokens_json(const struct sched_report *report)
 {
 	struct json_object *tokens = json_object_new_object();
 
-	put_number(tokens, "granted", report->grants);
-	put_number(tokens, "expired", report->expiries);
-	put_number(tokens, "given_back", report->given_back);
-	put_number(tokens, "stops", report->stops);
-	put_number(tokens, "stopped_ns", report->stopped_ns);
+	json_add_number(tokens, "granted", report->grants);
+	json_add_number(tokens, "expired", report->expiries);
+	json_add_number(tokens, "given_back", report->given_back);
+	json_add_number(tokens, "stops", report->stops);
+	json_add_number(tokens, "stopped_ns", report->stopped_ns);
 	return tokens;
 }
 
@@ -112,10 +91,10 @@ static struct json_object *latency_json(const struct sched_report *report)
 {
 	struct json_object *latency = json_object_new_object();
 
-	put_number(latency, "samples", report->samples);
-	put_real(latency, "p50_us", (double)report->p50_ns / 1e3);
-	put_real(latency, "p99_us", (double)report->tail_ns / 1e3);
-	put_number(latency, "missed", report->missed);
+	json_add_number(latency, "samples", report->samples);
+	json_add_real(latency, "p50_us", (double)report->p50_ns / 1e3);
+	json_add_real(latency, "p99_us", (double)report->tail_ns / 1e3);
+	json_add_number(latency, "missed", report->missed);
 	return latency;
 }
 
@@ -123,11 +102,11 @@ static struct json_object *submissions_json(const struct warden_report *report)
 {
 	struct json_object *submissions = json_object_new_object();
 
-	put_number(submissions, "rings", report->rings);
-	put_number(submissions, "forwards", report->forwards);
-	put_number(submissions, "strange", report->strange);
-	put_number(submissions, "swept", report->swept);
-	put_number(submissions, "cpu_ns", report->gate_cpu_ns);
+	json_add_number(submissions, "rings", report->rings);
+	json_add_number(submissions, "forwards", report->forwards);
+	json_add_number(submissions, "strange", report->strange);
+	json_add_number(submissions, "swept", report->swept);
+	json_add_number(submissions, "cpu_ns", report->gate_cpu_ns);
 	return submissions;
 }
 
@@ -138,9 +117,9 @@ static struct json_object *processes_json(const struct warden_report *report)
 	for (uint32_t i = 0; i < report->processes && i < WARDEN_REPORT_PROCESSES; i++) {
 		struct json_object *process = json_object_new_object();
 
-		put_number(process, "pid", (uint64_t)report->process[i].pid);
-		put_number(process, "used", report->process[i].used_bytes);
-		put_number(process, "driver", report->process[i].driver_bytes);
+		json_add_number(process, "pid", (uint64_t)report->process[i].pid);
+		json_add_number(process, "used", report->process[i].used_bytes);
+		json_add_number(process, "driver", report->process[i].driver_bytes);
 		json_object_array_add(list, process);
 	}
 	return list;
@@ -153,8 +132,8 @@ static struct json_object *runs_json(const struct vgpu *vgpu)
 	for (const struct run *r = vgpu->runs; r; r = r->next) {
 		struct json_object *run = json_object_new_object();
 
-		put_number(run, "pid", (uint64_t)r->program_pid);
-		put_text(run, "program", r->program);
+		json_add_number(run, "pid", (uint64_t)r->program_pid);
+		json_add_text(run, "program", r->program);
 		json_object_array_add(list, run);
 	}
 	return list;
@@ -162,25 +141,22 @@ static struct json_object *runs_json(const struct vgpu *vgpu)
 
 static void put_turns(struct json_object *to, const struct sched_report *report)
 {
-	put_number(to, "timeslice_us", report->timeslice_us);
-	json_object_object_add(
-		to, "interleave",
-		report->interleave < 0
-			? NULL
-			: json_object_new_string(spec_interleave_names[report->interleave % 3]));
-	json_object_object_add(to, "rides", json_object_new_boolean(report->is_rider));
+	json_add_number(to, "timeslice_us", report->timeslice_us);
+	json_add_text(to, "interleave",
+		      report->interleave < 0 ? NULL : spec_interleave_names[report->interleave % 3]);
+	json_add_bool(to, "rides", report->is_rider);
 }
 
 static struct json_object *faults_json(const struct vgpu *vgpu)
 {
 	struct json_object *faults = json_object_new_object();
 
-	put_number(faults, "count", vgpu->fault_count);
+	json_add_number(faults, "count", vgpu->fault_count);
 	if (!vgpu->fault_count)
 		return faults;
-	put_number(faults, "xid", vgpu->last_fault.code);
-	put_number(faults, "pid", (uint64_t)vgpu->last_fault.pid);
-	put_number(faults, "age_ns", bf_now_ns() - vgpu->last_fault.at_ns);
+	json_add_number(faults, "xid", vgpu->last_fault.code);
+	json_add_number(faults, "pid", (uint64_t)vgpu->last_fault.pid);
+	json_add_number(faults, "age_ns", bf_now_ns() - vgpu->last_fault.at_ns);
 	return faults;
 }
 
@@ -188,8 +164,8 @@ static struct json_object *busy_json(uint32_t sm_ppm, uint32_t mem_ppm)
 {
 	struct json_object *busy = json_object_new_object();
 
-	put_real(busy, "sm", sm_ppm / 1e6);
-	put_real(busy, "memory", mem_ppm / 1e6);
+	json_add_real(busy, "sm", sm_ppm / 1e6);
+	json_add_real(busy, "memory", mem_ppm / 1e6);
 	return busy;
 }
 
@@ -200,35 +176,34 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 	char gpu[24];
 
 	sched_report(vgpu->gpu->sched, vgpu->sched, &report);
-	put_text(to, "name", vgpu->name);
-	put_number(to, "id", vgpu->id);
-	put_text(to, "gpu", gpu_name(vgpu->gpu, gpu, sizeof(gpu)));
-	put_number(to, "pid", (uint64_t)getpid());
-	put_number(to, "owner", vgpu->owner);
-	json_object_object_add(to, "public", json_object_new_boolean(vgpu->spec.is_public));
-	json_object_object_add(to, "ephemeral", json_object_new_boolean(vgpu->is_ephemeral));
-	put_text(to, "class", spec_class_names[vgpu->spec.class % 2]);
-	json_object_object_add(to, "objective", objective_json(&vgpu->spec));
-	put_text(to, "domain", vgpu->spec.domain);
-	json_object_object_add(to, "policy",
-			       vgpu->seat ? json_object_new_string(policy_name_of(vgpu->gpu, vgpu)) : NULL);
-	put_text(to, "state", vgpu->order == VGPU_STOPPED ? "stopped" : state_names[report.state % 4]);
-	put_text(to, "gate", gate_names[vgpu->order % 3]);
-	json_object_object_add(to, "mem", mem_json(vgpu, warden));
-	json_object_object_add(to, "time", time_json(vgpu, &report));
-	json_object_object_add(to, "waits", waits_json(vgpu, &report));
-	json_object_object_add(to, "tokens", tokens_json(&report));
-	json_object_object_add(to, "latency", latency_json(&report));
+	json_add_text(to, "name", vgpu->name);
+	json_add_number(to, "id", vgpu->id);
+	json_add_text(to, "gpu", protocol_gpu_name(&vgpu->gpu->which, gpu, sizeof(gpu)));
+	json_add_number(to, "pid", (uint64_t)getpid());
+	json_add_number(to, "owner", vgpu->owner);
+	json_add_bool(to, "public", vgpu->spec.is_public);
+	json_add_bool(to, "ephemeral", vgpu->is_ephemeral);
+	json_add_text(to, "class", spec_class_names[vgpu->spec.class % 2]);
+	json_add(to, "objective", objective_json(&vgpu->spec));
+	json_add_text(to, "domain", vgpu->spec.domain);
+	json_add_text(to, "policy", vgpu->seat ? policy_name_of(vgpu->gpu, vgpu) : NULL);
+	json_add_text(to, "state", vgpu->order == VGPU_STOPPED ? "stopped" : state_names[report.state % 4]);
+	json_add_text(to, "gate", gate_names[vgpu->order % 3]);
+	json_add(to, "mem", mem_json(vgpu, warden));
+	json_add(to, "time", time_json(vgpu, &report));
+	json_add(to, "waits", waits_json(vgpu, &report));
+	json_add(to, "tokens", tokens_json(&report));
+	json_add(to, "latency", latency_json(&report));
 	put_turns(to, &report);
-	put_number(to, "channels", warden->channels);
-	put_number(to, "calls", warden->calls);
-	put_number(to, "refusals", warden->refusals);
-	put_number(to, "probes", vgpu->probes);
-	json_object_object_add(to, "busy", report.sm_ppm ? busy_json(report.sm_ppm, report.mem_ppm) : NULL);
-	json_object_object_add(to, "faults", faults_json(vgpu));
-	json_object_object_add(to, "submissions", submissions_json(warden));
-	json_object_object_add(to, "processes", processes_json(warden));
-	json_object_object_add(to, "runs", runs_json(vgpu));
+	json_add_number(to, "channels", warden->channels);
+	json_add_number(to, "calls", warden->calls);
+	json_add_number(to, "refusals", warden->refusals);
+	json_add_number(to, "probes", vgpu->probes);
+	json_add(to, "busy", report.sm_ppm ? busy_json(report.sm_ppm, report.mem_ppm) : NULL);
+	json_add(to, "faults", faults_json(vgpu));
+	json_add(to, "submissions", submissions_json(warden));
+	json_add(to, "processes", processes_json(warden));
+	json_add(to, "runs", runs_json(vgpu));
 	return to;
 }
 
@@ -247,31 +222,30 @@ static struct json_object *gpu_json(struct gpu *gpu, uint64_t used_bytes, uint64
 	struct json_object *to = json_object_new_object(), *mem = json_object_new_object();
 	char name[24];
 
-	put_text(to, "gpu", gpu_name(gpu, name, sizeof(name)));
-	put_text(to, "kind", gpu->which.kind == PROTOCOL_GPU_SOFT ? "soft" : "nv");
-	put_number(to, "index", gpu->which.index);
-	put_number(to, "pid", (uint64_t)getpid());
-	put_text(to, "driver", gpu->device->driver_version);
-	put_number(mem, "total", gpu->device->mem_bytes);
-	put_number(mem, "reserved", gpu_reserved_bytes(gpu, NULL));
-	put_number(mem, "used", used_bytes);
-	json_object_object_add(to, "mem", mem);
-	put_text(to, "sharing", sharing_names[sched_sharing(gpu->sched) % 3]);
-	put_text(to, "policy", policy_name_of(gpu, NULL));
-	put_text(to, "time_source", gpu->time_source);
+	json_add_text(to, "gpu", protocol_gpu_name(&gpu->which, name, sizeof(name)));
+	json_add_text(to, "kind", gpu->which.kind == PROTOCOL_GPU_SOFT ? "soft" : "nv");
+	json_add_number(to, "index", gpu->which.index);
+	json_add_number(to, "pid", (uint64_t)getpid());
+	json_add_text(to, "driver", gpu->device->driver_version);
+	json_add_number(mem, "total", gpu->device->mem_bytes);
+	json_add_number(mem, "reserved", gpu_reserved_bytes(gpu, NULL));
+	json_add_number(mem, "used", used_bytes);
+	json_add(to, "mem", mem);
+	json_add_text(to, "sharing", sharing_names[sched_sharing(gpu->sched) % 3]);
+	json_add_text(to, "policy", policy_name_of(gpu, NULL));
+	json_add_text(to, "time_source", gpu->time_source);
 	if (gpu->turns) {
-		put_number(to, "time_error_ns", turns_error_ns(gpu->turns));
-		put_number(to, "records_lost", turns_lost(gpu->turns));
+		json_add_number(to, "time_error_ns", turns_error_ns(gpu->turns));
+		json_add_number(to, "records_lost", turns_lost(gpu->turns));
 	}
-	put_number(to, "now_ns", bf_now_ns());
-	put_number(to, "uptime_ns", bf_now_ns() - gpu->started_ns);
-	put_number(to, "busy_ns", busy_ns);
-	put_number(to, "handovers", sched_handovers(gpu->sched));
-	put_real(to, "request", (double)sched_promised_ppm(gpu->sched) / SPEC_WHOLE_PPM);
-	put_number(to, "gate_cpu_ns", gate_cpu_ns(gpu->gate));
-	put_number(to, "turner_cpu_ns", thread_cpu_ns(gpu->turner));
-	json_object_object_add(to, "busy",
-			       gpu->has_busy ? busy_json(gpu->busy.sm_ppm, gpu->busy.mem_ppm) : NULL);
+	json_add_number(to, "now_ns", bf_now_ns());
+	json_add_number(to, "uptime_ns", bf_now_ns() - gpu->started_ns);
+	json_add_number(to, "busy_ns", busy_ns);
+	json_add_number(to, "handovers", sched_handovers(gpu->sched));
+	json_add_real(to, "request", (double)sched_promised_ppm(gpu->sched) / SPEC_WHOLE_PPM);
+	json_add_number(to, "gate_cpu_ns", gate_cpu_ns(gpu->gate));
+	json_add_number(to, "turner_cpu_ns", thread_cpu_ns(gpu->turner));
+	json_add(to, "busy", gpu->has_busy ? busy_json(gpu->busy.sm_ppm, gpu->busy.mem_ppm) : NULL);
 	return to;
 }
 
@@ -291,8 +265,6 @@ char *gpu_report(struct gpu *gpu, const char *name, size_t *bytes)
 {
 	struct json_object *top = json_object_new_object(), *list = json_object_new_array();
 	uint64_t used_bytes = 0, busy_ns = gpu->past_gpu_ns;
-	const char *text;
-	char *copy;
 
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next) {
 		struct warden_report warden;
@@ -305,10 +277,7 @@ char *gpu_report(struct gpu *gpu, const char *name, size_t *bytes)
 		if (!name[0] || !strcmp(name, v->name))
 			json_object_array_add(list, vgpu_json(v, &warden));
 	}
-	json_object_object_add(top, "gpu", gpu_json(gpu, used_bytes, busy_ns));
-	json_object_object_add(top, "vgpus", list);
-	text = json_object_to_json_string_length(top, JSON_C_TO_STRING_PLAIN, bytes);
-	copy = text ? strdup(text) : NULL;
-	json_object_put(top);
-	return copy;
+	json_add(top, "gpu", gpu_json(gpu, used_bytes, busy_ns));
+	json_add(top, "vgpus", list);
+	return json_text(top, bytes);
 }

@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "server/gpu_policy.h"
-#include "server/plain.h"
 
 static uint32_t hooks_of(const struct policy *policy)
 {
@@ -38,8 +38,8 @@ struct seat *seat_new(struct gpu *gpu, struct vgpu *vgpu, struct policy *policy,
 	snprintf(seat->name, sizeof(seat->name), "%s", policy_name(policy));
 	snprintf(seat->what, sizeof(seat->what), "%s", policy_what(policy));
 	snprintf(seat->file, sizeof(seat->file), "%s", file);
-	plain_make(seat->what);
-	plain_make(seat->file);
+	bf_plain(seat->what);
+	bf_plain(seat->file);
 	tunables = policy_tunables(policy, &seat->tunable_count);
 	memcpy(seat->tunables, tunables, sizeof(seat->tunables));
 	return seat;

@@ -4,7 +4,9 @@
 #ifndef BELFRY_SERVER_PROTOCOL_H
 #define BELFRY_SERVER_PROTOCOL_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "server/spec.h"
 
@@ -50,6 +52,13 @@ struct protocol_gpu {
 	uint32_t kind, index;
 	char folder[108]; /* of the software GPU it is one of */
 };
+
+/* As people give it: "0", "soft:0". */
+static inline const char *protocol_gpu_name(const struct protocol_gpu *gpu, char *to, size_t room)
+{
+	snprintf(to, room, gpu->kind == PROTOCOL_GPU_SOFT ? "soft:%u" : "%u", gpu->index);
+	return to;
+}
 
 struct protocol_request {
 	uint32_t magic, version, op, flags;

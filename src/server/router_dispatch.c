@@ -1,11 +1,11 @@
 /* What is to become of a request: answered here, refused, or given to a GPU server. */
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/own.h"
 #include "server/router_inside.h"
 
@@ -55,22 +55,21 @@ static struct json_object *gpu_json(const struct router_server *server)
 	struct json_object *gpu = json_object_new_object();
 
 	/* The label without its "GPU ". */
-	json_object_object_add(gpu, "gpu", json_object_new_string(server->label + 4));
-	json_object_object_add(gpu, "kind",
-			       json_object_new_string(server->gpu.kind == PROTOCOL_GPU_SOFT ? "soft" : "nv"));
-	json_object_object_add(gpu, "index", json_object_new_int64(server->gpu.index));
-	json_object_object_add(gpu, "folder", json_object_new_string(server->gpu.folder));
+	json_add_text(gpu, "gpu", server->label + 4);
+	json_add_text(gpu, "kind", server->gpu.kind == PROTOCOL_GPU_SOFT ? "soft" : "nv");
+	json_add_number(gpu, "index", server->gpu.index);
+	json_add_text(gpu, "folder", server->gpu.folder);
 	if (server->phase != ROUTER_READY) {
-		json_object_object_add(gpu, "why", json_object_new_string(server->failure));
+		json_add_text(gpu, "why", server->failure);
 		return gpu;
 	}
-	json_object_object_add(gpu, "server_pid", json_object_new_int(use->server_pid));
-	json_object_object_add(gpu, "driver", json_object_new_string(use->driver));
-	json_object_object_add(gpu, "mem_total", json_object_new_int64((int64_t)use->mem_bytes));
-	json_object_object_add(gpu, "mem_reserved", json_object_new_int64((int64_t)use->mem_reserved_bytes));
-	json_object_object_add(gpu, "request", json_object_new_double(use->request_ppm / 1e6));
-	json_object_object_add(gpu, "vgpus", json_object_new_int64(use->vgpus));
-	json_object_object_add(gpu, "runs", json_object_new_int64(use->runs));
+	json_add_number(gpu, "server_pid", use->server_pid);
+	json_add_text(gpu, "driver", use->driver);
+	json_add_number(gpu, "mem_total", use->mem_bytes);
+	json_add_number(gpu, "mem_reserved", use->mem_reserved_bytes);
+	json_add_real(gpu, "request", use->request_ppm / 1e6);
+	json_add_number(gpu, "vgpus", use->vgpus);
+	json_add_number(gpu, "runs", use->runs);
 	return gpu;
 }
 
@@ -79,13 +78,13 @@ static struct json_object *daemon_json(const struct router *router)
 	const char *config = router->options.config_path;
 	struct json_object *daemon = json_object_new_object();
 
-	json_object_object_add(daemon, "pid", json_object_new_int(getpid()));
-	json_object_object_add(daemon, "version", json_object_new_string(BELFRY_VERSION));
-	json_object_object_add(daemon, "protocol", json_object_new_int(PROTOCOL_VERSION));
-	json_object_object_add(daemon, "socket", json_object_new_string(router->socket));
-	json_object_object_add(daemon, "is_private", json_object_new_boolean(router->options.is_private));
-	json_object_object_add(daemon, "uid", json_object_new_int64(geteuid()));
-	json_object_object_add(daemon, "config", config ? json_object_new_string(config) : NULL);
+	json_add_number(daemon, "pid", getpid());
+	json_add_text(daemon, "version", BELFRY_VERSION);
+	json_add_number(daemon, "protocol", PROTOCOL_VERSION);
+	json_add_text(daemon, "socket", router->socket);
+	json_add_bool(daemon, "is_private", router->options.is_private);
+	json_add_number(daemon, "uid", geteuid());
+	json_add_text(daemon, "config", config);
 	return daemon;
 }
 
@@ -93,20 +92,17 @@ char *router_hello(const struct router *router)
 {
 	struct json_object *all = json_object_new_object(), *gpus = json_object_new_array(),
 			   *failed = json_object_new_array();
-	char *text;
+	size_t bytes;
 
 	for (const struct router_server *server = router->servers; server; server = server->next)
 		if (server->phase == ROUTER_READY)
 			json_object_array_add(gpus, gpu_json(server));
 		else if (server->failure[0])
 			json_object_array_add(failed, gpu_json(server));
-	json_object_object_add(all, "daemon", daemon_json(router));
-	json_object_object_add(all, "gpus", gpus);
-	json_object_object_add(all, "failed", failed);
-	text = strdup(
-		json_object_to_json_string_ext(all, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-	json_object_put(all);
-	return text;
+	json_add(all, "daemon", daemon_json(router));
+	json_add(all, "gpus", gpus);
+	json_add(all, "failed", failed);
+	return json_text(all, &bytes);
 }
 
 static void fail(struct router *router, struct router_ask *ask, int code, const char *text)

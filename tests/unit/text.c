@@ -1,5 +1,5 @@
-/* plain: what is left of text of somebody else's making. */
-#include "server/plain.h"
+/* base/text: what is left of text of somebody else's making. */
+#include "base/text.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@ static void assert_becomes(const char *text, const char *wanted)
 	char copy[64];
 
 	snprintf(copy, sizeof(copy), "%s", text);
-	assert_string_equal(plain_make(copy), wanted);
+	assert_string_equal(bf_plain(copy), wanted);
 }
 
 static void text_stays_as_it_is(void **state)
@@ -54,12 +54,25 @@ static void what_a_terminal_would_obey_becomes_question_marks(void **state)
 		       "??2J");
 }
 
+static void a_line_ends_and_can_be_printed(void **state)
+{
+	(void)state;
+	assert_true(bf_is_line("", 1));
+	assert_true(bf_is_line("a b~", 5));
+	assert_false(bf_is_line("a b~", 4));
+	assert_false(bf_is_line("a\nb", 8));
+	assert_false(bf_is_line("\x1b[2J", 8));
+	assert_false(bf_is_line("\xc3\xa4", 8));
+	assert_false(bf_is_line("\x7f", 8));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(text_stays_as_it_is),
 		cmocka_unit_test(bytes_that_are_no_text_become_question_marks),
 		cmocka_unit_test(what_a_terminal_would_obey_becomes_question_marks),
+		cmocka_unit_test(a_line_ends_and_can_be_printed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

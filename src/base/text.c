@@ -1,8 +1,7 @@
-#include "server/plain.h"
+#include "base/text.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* How many bytes a character has by its first; 0: none begins like that. */
 static size_t length_of(unsigned char first)
@@ -41,7 +40,7 @@ static bool is_plain(uint32_t value)
 	return value <= 0x10ffff;
 }
 
-char *plain_make(char *text)
+char *bf_plain(char *text)
 {
 	unsigned char *at = (unsigned char *)text;
 
@@ -55,4 +54,14 @@ char *plain_make(char *text)
 		*at++ = '?';
 	}
 	return text;
+}
+
+bool bf_is_line(const char *text, size_t room)
+{
+	size_t length = strnlen(text, room);
+
+	for (size_t i = 0; i < length; i++)
+		if (text[i] < ' ' || text[i] > '~')
+			return false;
+	return length < room;
 }

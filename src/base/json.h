@@ -1,0 +1,50 @@
+/* The members of a JSON object, one line each. json-c says nothing where memory is short: what is missing then is noticed
+ * when the text is made. */
+#ifndef BELFRY_BASE_JSON_H
+#define BELFRY_BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <json-c/json.h>
+
+static inline void json_add(struct json_object *to, const char *key, struct json_object *value)
+{
+	json_object_object_add(to, key, value);
+}
+
+static inline void json_add_number(struct json_object *to, const char *key, uint64_t value)
+{
+	json_add(to, key, json_object_new_uint64(value));
+}
+
+static inline void json_add_real(struct json_object *to, const char *key, double value)
+{
+	json_add(to, key, json_object_new_double(value));
+}
+
+static inline void json_add_bool(struct json_object *to, const char *key, bool value)
+{
+	json_add(to, key, json_object_new_boolean(value));
+}
+
+/* NULL: null. */
+static inline void json_add_text(struct json_object *to, const char *key, const char *value)
+{
+	json_add(to, key, value ? json_object_new_string(value) : NULL);
+}
+
+/* As text to be freed; lets go of the object. NULL: out of memory. */
+static inline char *json_text(struct json_object *top, size_t *bytes)
+{
+	const char *text = json_object_to_json_string_length(
+		top, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, bytes);
+	char *copy = text ? strdup(text) : NULL;
+
+	json_object_put(top);
+	return copy;
+}
+
+#endif
