@@ -2,7 +2,7 @@
  * this.
  *
  * Threads: the main one answers requests; the turner carries out what sched decides; each vGPU with programs has a
- * worker that serves their driver calls. gpu::lock guards everything here but what is said to be one thread's own.
+ * worker that serves their driver calls; the loader is there while the kernel looks at a policy. gpu::lock guards everything here but what is said to be one thread's own.
  * Slow things are not done under it: a vGPU that is in use without the lock is pinned, and not removed.
  * gpu::policy_lock is for those who hold a warden's lock and so must not wait for gpu::lock: it guards which policies there
  * are and what faults are to be told, is the last to be taken, and nothing is waited for under it. */
@@ -28,6 +28,7 @@ struct vgpu;
 struct seat;
 struct follower;
 struct decision;
+struct load;
 
 /* One belfry run. */
 struct run {
@@ -122,6 +123,7 @@ struct talker {
 	bool is_ephemeral; /* that vGPU was made for the run */
 	bool is_loading;   /* a policy, for this one: */
 	char load_name[SPEC_NAME_MAX + 1];
+	bool waits_for_load; /* it is being looked at */
 	struct follower *follower;
 };
 
@@ -208,6 +210,7 @@ struct gpu {
 	char socket[108];
 	struct talker *talkers; /* GPU_TALKERS_MAX */
 	struct pollfd *polls;
+	struct load *loads; /* objects of policies, in the order they came in; the first is being looked at */
 	uint64_t busy_due_ns; /* when to look how busy the GPU is; 0: not before somebody uses it */
 	bool is_busy_untold;  /* the device cannot tell */
 	bool hall_is_gone;
@@ -312,13 +315,18 @@ void policy_request(struct gpu *gpu, struct talker *talker, const struct protoco
 bool policy_follow(struct gpu *gpu, struct talker *talker, const struct protocol_request *request);
 
 /* gpu_load.c: the main thread's, without the lock */
-/* The object has come, for a talker that is loading. */
-void policy_came(struct gpu *gpu, struct talker *talker, const struct protocol_policy *message, int file,
-		 char **body, size_t *bytes, struct bf_error *err);
-/* What the configuration says takes the GPU's place. */
+/* The object has come, for a talker that is loading. It is answered when it was looked at, or now if that fails. */
+int policy_came(struct gpu *gpu, struct talker *talker, const struct protocol_policy *message, int file,
+		struct bf_error *err);
+/* What the configuration says takes the GPU's place, as soon as it was looked at. */
 void policy_configure(struct gpu *gpu);
 /* What one that was killed has left pinned is removed. Once its socket is ours. */
 void policies_begin(const struct gpu *gpu);
+
+/* gpu_loader.c: likewise */
+void loader_reap(struct gpu *gpu); /* those that were looked at take their places */
+void loader_wait(struct gpu *gpu); /* for all of them */
+void loader_end(struct gpu *gpu);  /* nobody wants them any more */
 
 /* gpu_seat.c */
 /* Those that are out are let go of; and all of them. The main thread's, without the lock. */

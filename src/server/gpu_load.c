@@ -88,15 +88,6 @@ void policies_begin(const struct gpu *gpu)
 		policy_clear_pins(place);
 }
 
-/* An object and what goes with it. */
-struct order {
-	const char *file; /* for people */
-	const void *object;
-	size_t bytes;
-	char *sets;	     /* cut up */
-	const char *between; /* them */
-};
-
 /* One that is never asked would decide nothing, and nobody would know. */
 static int check_is_asked(const struct policy_description *description, struct bf_error *err)
 {
@@ -109,23 +100,19 @@ static int check_is_asked(const struct policy_description *description, struct b
 		       decision_own_hooks(hooks, sizeof(hooks)));
 }
 
-/* Without the lock: the verifier may take a while. */
-static struct policy *load(const struct vgpu *vgpu, const struct order *order, char **log,
-			   struct bf_error *err)
+void load_verify(struct load *load)
 {
 	const char *sets[POLICY_FILE_SETS_MAX];
 	struct policy_options options = { .sets = sets };
 	struct policy_description description;
 	struct bf_error why = { 0 };
-	struct policy *policy = NULL;
 
-	options.set_count = policy_file_sets(order->sets, order->between, sets);
-	if (!policy_describe(order->object, order->bytes, NULL, 0, &description, &why) &&
-	    (!vgpu || !check_is_asked(&description, &why)))
-		policy = policy_load(order->object, order->bytes, &options, log, &why);
-	if (!policy)
-		bf_fail(err, why.code ? why.code : EINVAL, "%.120s: %.250s", order->file, why.text);
-	return policy;
+	options.set_count = policy_file_sets(load->sets, load->between, sets);
+	if (!policy_describe(load->object, load->bytes, NULL, 0, &description, &why) &&
+	    (!load->vgpu_id || !check_is_asked(&description, &why)))
+		load->policy = policy_load(load->object, load->bytes, &options, &load->log, &why);
+	if (!load->policy)
+		bf_fail(&load->err, why.code ? why.code : EINVAL, "%.120s: %.250s", load->file, why.text);
 }
 
 static char *loaded_json(struct gpu *gpu, const struct seat *seat, const char *before, uint64_t swap_ns,
@@ -183,51 +170,109 @@ static void take_place(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat, ch
 	seat_free(before);
 }
 
-static void carry_out(struct gpu *gpu, struct vgpu *vgpu, const struct order *order, char **body,
-		      size_t *bytes, struct bf_error *err)
+/* The main thread alone removes vGPUs, and is here. */
+static struct vgpu *find_by_id(const struct gpu *gpu, uint64_t id)
 {
-	struct policy *policy = load(vgpu, order, body, err);
-	struct seat *seat;
+	struct vgpu *vgpu = gpu->vgpus;
 
-	*bytes = *body ? strlen(*body) : 0;
-	if (!policy)
-		return;
-	seat = seat_new(gpu, vgpu, policy, order->file);
-	if (seat)
-		take_place(gpu, vgpu, seat, body, bytes, err);
-	else
-		bf_fail(err, ENOMEM, "out of memory");
+	while (vgpu && vgpu->id != id)
+		vgpu = vgpu->next;
+	return vgpu;
 }
 
-void policy_came(struct gpu *gpu, struct talker *talker, const struct protocol_policy *message, int file,
-		 char **body, size_t *bytes, struct bf_error *err)
+/* `body` is what there is to say then. */
+static void seat_policy(struct load *load, char **body, size_t *bytes)
+{
+	struct vgpu *vgpu = load->vgpu_id ? find_by_id(load->gpu, load->vgpu_id) : NULL;
+	struct seat *seat;
+
+	if (load->vgpu_id && !vgpu) {
+		bf_fail(&load->err, ENOENT, "%s: the vGPU is there no more", load->vgpu_name);
+		return;
+	}
+	seat = seat_new(load->gpu, vgpu, load->policy, load->file);
+	load->policy = NULL; /* the seat's, or gone */
+	if (seat)
+		take_place(load->gpu, vgpu, seat, body, bytes, &load->err);
+	else
+		bf_fail(&load->err, ENOMEM, "out of memory");
+}
+
+static void load_free(struct load *load)
+{
+	policy_put(load->policy);
+	free(load->log);
+	free(load->object);
+	free(load);
+}
+
+void load_settle(struct load *load)
+{
+	cleanup_free char *body = NULL;
+	size_t bytes = load->log ? strlen(load->log) : 0;
+
+	body = load->log;
+	load->log = NULL;
+	if (load->policy && !load->is_dropped)
+		seat_policy(load, &body, &bytes);
+	if (load->talker)
+		talker_loaded(load->gpu, load, body, bytes);
+	else if (load->err.code && !load->is_dropped)
+		bf_log(BF_LOG_ERROR, "the configured policy is not loaded: %s", load->err.text);
+	load_free(load);
+}
+
+static struct load *load_new(struct gpu *gpu, const char *file, const char *sets, const char *between)
+{
+	struct load *load = calloc(1, sizeof(*load));
+
+	if (!load)
+		return NULL;
+	load->gpu = gpu;
+	load->start_ns = bf_now_ns();
+	load->between = between;
+	snprintf(load->file, sizeof(load->file), "%s", file);
+	snprintf(load->sets, sizeof(load->sets), "%s", sets);
+	return load;
+}
+
+/* For the vGPU that its talker has named, if any. */
+static int take_object(struct load *load, const char *name, int file, struct bf_error *err)
+{
+	const struct vgpu *vgpu = name[0] ? vgpu_find(load->gpu, name) : NULL;
+
+	if (name[0] && !vgpu)
+		return bf_fail(err, ENOENT, "%s: the vGPU is there no more", name);
+	load->vgpu_id = vgpu ? vgpu->id : 0;
+	snprintf(load->vgpu_name, sizeof(load->vgpu_name), "%s", name);
+	load->object = read_object(file, &load->bytes, &load->err);
+	if (!load->object)
+		return bf_fail(err, load->err.code, "%.120s: %.250s", load->file, load->err.text);
+	return 0;
+}
+
+int policy_came(struct gpu *gpu, struct talker *talker, const struct protocol_policy *message, int file,
+		struct bf_error *err)
 {
 	struct protocol_policy copy = *message;
-	struct order order = { .file = copy.file, .sets = copy.sets, .between = "\n" };
-	cleanup_free void *object = NULL;
-	struct vgpu *vgpu;
+	struct load *load;
 
 	talker->is_loading = false;
 	copy.file[sizeof(copy.file) - 1] = copy.sets[sizeof(copy.sets) - 1] = 0;
-	if (copy.magic != PROTOCOL_MAGIC || copy.version != PROTOCOL_VERSION) {
-		bf_fail(err, EPROTO, "not a policy of version %u", PROTOCOL_VERSION);
-		return;
+	if (copy.magic != PROTOCOL_MAGIC || copy.version != PROTOCOL_VERSION)
+		return bf_fail(err, EPROTO, "not a policy of version %u", PROTOCOL_VERSION);
+	load = load_new(gpu, copy.file, copy.sets, "\n");
+	if (!load)
+		return bf_fail(err, ENOMEM, "out of memory");
+	if (take_object(load, talker->load_name, file, err)) {
+		load_free(load);
+		return -err->code;
 	}
-	/* The main thread alone removes vGPUs, and is here. */
-	vgpu = talker->load_name[0] ? vgpu_find(gpu, talker->load_name) : NULL;
-	if (talker->load_name[0] && !vgpu) {
-		bf_fail(err, ENOENT, "%s: the vGPU is there no more", talker->load_name);
-		return;
-	}
-	object = read_object(file, &order.bytes, err);
-	if (!object) {
-		struct bf_error why = *err;
-
-		bf_fail(err, why.code, "%.120s: %.250s", copy.file, why.text);
-		return;
-	}
-	order.object = object;
-	carry_out(gpu, vgpu, &order, body, bytes, err);
+	load->talker = talker;
+	talker->waits_for_load = true;
+	talker->until_ns = 0;
+	loader_add(gpu, load);
+	return 0;
 }
 
 static void unload_configured(struct gpu *gpu)
@@ -241,27 +286,31 @@ static void unload_configured(struct gpu *gpu)
 	seat_free(before);
 }
 
+static int load_configured(struct gpu *gpu, struct bf_error *err)
+{
+	struct policy_file file;
+	struct load *load;
+
+	if (policy_file_read(gpu->settings.policy, &file, err))
+		return -err->code;
+	load = load_new(gpu, gpu->settings.policy, gpu->settings.policy_set, " \t");
+	if (!load) {
+		free(file.bytes);
+		return bf_fail(err, ENOMEM, "out of memory");
+	}
+	load->object = file.bytes;
+	load->bytes = file.size;
+	loader_add(gpu, load);
+	return 0;
+}
+
 void policy_configure(struct gpu *gpu)
 {
-	const char *name = gpu->settings.policy;
-	char sets[sizeof(gpu->settings.policy_set)];
-	struct order order = { .file = name, .sets = sets, .between = " \t" };
-	struct policy_file file = { .bytes = NULL };
-	cleanup_free char *body = NULL;
-	struct bf_error err = { 0 };
-	size_t told;
+	struct bf_error err;
 
-	if (!name[0]) {
+	loader_drop(gpu, NULL); /* what it said before */
+	if (!gpu->settings.policy[0])
 		unload_configured(gpu);
-		return;
-	}
-	memcpy(sets, gpu->settings.policy_set, sizeof(sets));
-	if (!policy_file_read(name, &file, &err)) {
-		order.object = file.bytes;
-		order.bytes = file.size;
-		carry_out(gpu, NULL, &order, &body, &told, &err);
-		free(file.bytes);
-	}
-	if (err.code)
+	else if (load_configured(gpu, &err))
 		bf_log(BF_LOG_ERROR, "the configured policy is not loaded: %s", err.text);
 }

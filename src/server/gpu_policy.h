@@ -29,6 +29,44 @@ struct seat {
 	size_t tunable_count;
 };
 
+/* An object on its way to being a policy. */
+struct load {
+	struct gpu *gpu;
+	char file[sizeof(((struct settings *)0)->policy)]; /* for people */
+	char sets[sizeof(((struct protocol_policy *)0)->sets)];
+	const char *between;		   /* them */
+	char vgpu_name[SPEC_NAME_MAX + 1]; /* whose own it is to be */
+	uint64_t vgpu_id;		   /* 0: the GPU's */
+	void *object;
+	size_t bytes;
+	struct talker *talker; /* who waits for it; NULL: the configuration says so, or he has gone */
+	bool is_dropped;       /* nobody wants it any more */
+	uint64_t start_ns;
+
+	/* What the verifier makes of it: the loader's until is_done. */
+	struct policy *policy; /* NULL: see err */
+	char *log;
+	struct bf_error err;
+
+	pthread_t thread;
+	bool has_thread;
+	_Atomic bool is_done;
+	struct load *next; /* gpu::loads */
+};
+
+/* gpu_load.c */
+void load_verify(struct load *load); /* in any thread */
+/* It takes its place and whoever waits is told, or is forgotten. The end of it. */
+void load_settle(struct load *load);
+
+/* gpu_loader.c: the main thread's, without the lock */
+void loader_add(struct gpu *gpu, struct load *load); /* takes it */
+/* Nobody waits any more for what this talker has asked for; NULL: for what the configuration says. */
+void loader_drop(struct gpu *gpu, const struct talker *talker);
+
+/* gpu_requests.c */
+void talker_loaded(struct gpu *gpu, const struct load *load, const char *body, size_t bytes);
+
 /* gpu_seat.c */
 /* For a policy, which it takes over, also on failure. */
 struct seat *seat_new(struct gpu *gpu, struct vgpu *vgpu, struct policy *policy, const char *file);

@@ -62,6 +62,8 @@ void talker_drop(struct gpu *gpu, struct talker *talker)
 	else if (vgpu && talker->is_ephemeral && !vgpu->runs)
 		vgpu_remove(vgpu, "its run did not start");
 	gpu_unlock(gpu);
+	if (talker->waits_for_load)
+		loader_drop(gpu, talker);
 	close(talker->sock);
 	*talker = (struct talker){ .sock = -1 };
 }
@@ -234,19 +236,30 @@ void talker_request(struct gpu *gpu, struct talker *talker, const struct protoco
 		talker_drop(gpu, talker);
 }
 
+static void answer_load(struct gpu *gpu, struct talker *talker, const struct bf_error *err, const char *body,
+			size_t bytes, uint64_t start_ns)
+{
+	struct protocol_request request = { .op = PROTOCOL_POLICY_LOAD };
+
+	memcpy(request.name, talker->load_name, sizeof(request.name));
+	answer(gpu, talker, &request, err, body, bytes, start_ns);
+}
+
+void talker_loaded(struct gpu *gpu, const struct load *load, const char *body, size_t bytes)
+{
+	load->talker->waits_for_load = false;
+	answer_load(gpu, load->talker, &load->err, body, bytes, load->start_ns);
+}
+
 /* A policy's object is there. */
 static void came(struct gpu *gpu, struct talker *talker, const struct protocol_policy *message, int file)
 {
-	struct protocol_request request = { .op = PROTOCOL_POLICY_LOAD };
-	struct bf_error err = { 0 };
 	cleanup_close int object = file;
-	cleanup_free char *body = NULL;
+	struct bf_error err = { 0 };
 	uint64_t start_ns = bf_now_ns();
-	size_t bytes = 0;
 
-	memcpy(request.name, talker->load_name, sizeof(request.name));
-	policy_came(gpu, talker, message, object, &body, &bytes, &err);
-	answer(gpu, talker, &request, &err, body, bytes, start_ns);
+	if (policy_came(gpu, talker, message, object, &err))
+		answer_load(gpu, talker, &err, NULL, 0, start_ns);
 }
 
 /* The program's process is there, with its filter on. */
@@ -279,7 +292,8 @@ void talker_work(struct gpu *gpu, struct talker *talker)
 	int fd;
 
 	memset(&message, 0, sizeof(message));
-	if (talker->run || talker->follower) { /* it says nothing: this is its end */
+	if (talker->run || talker->follower ||
+	    talker->waits_for_load) { /* it says nothing: this is its end */
 		talker_drop(gpu, talker);
 		return;
 	}

@@ -155,6 +155,7 @@ static void finish(struct gpu *gpu)
 	for (unsigned i = 0; gpu->talkers && i < GPU_TALKERS_MAX; i++)
 		if (gpu->talkers[i].sock >= 0)
 			talker_drop(gpu, &gpu->talkers[i]);
+	loader_end(gpu);
 	turner_end(gpu);
 	policies_end(gpu);
 	sched_free(gpu->sched);
@@ -170,7 +171,13 @@ static void finish(struct gpu *gpu)
 	free(gpu->polls);
 }
 
-/* What to wait for. A run's connection has nothing to say to us but its end. */
+/* A run's connection, or one that waits for us, has nothing to say to us but its end. */
+static bool is_heard(const struct talker *talker)
+{
+	return !talker->run && !talker->waits_for_load;
+}
+
+/* What to wait for. */
 static nfds_t list_polls(struct gpu *gpu)
 {
 	nfds_t count = 0;
@@ -185,7 +192,8 @@ static nfds_t list_polls(struct gpu *gpu)
 		if (gpu->talkers[i].sock >= 0)
 			gpu->polls[count++] =
 				(struct pollfd){ gpu->talkers[i].sock,
-						 gpu->talkers[i].run ? POLLRDHUP : POLLIN | POLLRDHUP, 0 };
+						 is_heard(&gpu->talkers[i]) ? POLLIN | POLLRDHUP : POLLRDHUP,
+						 0 };
 	return count;
 }
 
@@ -255,6 +263,7 @@ static void hear_others(struct gpu *gpu)
 		return;
 	vgpus_reap_workers(gpu);
 	policies_reap(gpu);
+	loader_reap(gpu);
 	rooms_make(gpu);
 	faults_tell(gpu);
 	refusals_tell(gpu);
@@ -347,8 +356,10 @@ int gpu_server_main(int hall)
 		status = 1;
 	} else {
 		policies_begin(&gpu);
-		if (gpu.settings.policy[0])
+		if (gpu.settings.policy[0]) {
 			policy_configure(&gpu);
+			loader_wait(&gpu); /* it decides from the start on */
+		}
 		gpu_hall_tell_all(&gpu);
 		serve(&gpu);
 	}

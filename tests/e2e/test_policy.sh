@@ -346,6 +346,17 @@ says 'invalid mem access' "what the verifier says"
 status 1 "$belfry" policy check "$objects/unverified.bpf.o"
 is_so "p[0]['policy'] == 'fair' and h['pick']['calls'] >= $before and not p[0]['out']" ||
 	fail "a load that failed changed something: $(timeout 20 "$belfry" policy ls)"
+# The verifier takes seconds over some. Others are served meanwhile; and whoever does not wait for it gets nothing.
+is_verifying() { grep -q belfry-loader "/proc/$server"/task/*/comm 2>/dev/null; }
+"$belfry" policy load "$objects/slow_to_verify.bpf.o" >"$work/slow" 2>&1 &
+slow=$!
+until_so is_verifying
+status 0 "$belfry" stats --json
+is_verifying || fail "stats were told only when the verifier was done"
+status 0 "$belfry" run --mem 64M -- "$load" --per-us 1 --launches 1
+kill -9 "$slow"
+wait "$slow" 2>/dev/null
+status 0 "$belfry" policy load fair # once the verifier has time for it
 # What a client of its own making sends: no plain file, none at all, too large, half a conversation. And clients that die.
 status 0 "$BELFRY_BUILD_DIR/tests/e2e/policy_client"
 [ ! -s "$work/out" ] || fail "strange clients: $(cat "$work/out")"
@@ -491,7 +502,10 @@ status 0 "$BELFRYD" --check --config "$work/conf"
 daemon=$!
 until_so answers
 is_policy fair || fail "the configured policy does not decide from the start on"
-kill "$daemon"
+server=$(server_pids)
+"$belfry" policy load "$objects/slow_to_verify.bpf.o" >"$work/slow" 2>&1 &
+until_so is_verifying
+kill "$daemon" # in the middle of it
 until_so is_gone "$daemon"
 wait "$daemon" 2>/dev/null
 exit "$failed"
