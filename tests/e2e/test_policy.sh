@@ -353,9 +353,9 @@ slow=$!
 until_so is_verifying
 status 0 "$belfry" stats --json
 is_verifying || fail "stats were told only when the verifier was done"
-status 0 "$belfry" run --mem 64M -- "$load" --per-us 1 --launches 1
 kill -9 "$slow"
 wait "$slow" 2>/dev/null
+status 0 "$belfry" run --mem 64M -- "$load" --per-us 1 --launches 1
 status 0 "$belfry" policy load fair # once the verifier has time for it
 # What a client of its own making sends: no plain file, none at all, too large, half a conversation. And clients that die.
 status 0 "$BELFRY_BUILD_DIR/tests/e2e/policy_client"
