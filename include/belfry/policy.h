@@ -159,7 +159,7 @@ struct belfry_enqueue {
 struct belfry_pick {
 	struct belfry_head head;
 	__u32 last;   /* who had the token last, or BELFRY_NOBODY */
-	__u32 choice; /* proposes: an entry with BELFRY_MAY_HAVE */
+	__u32 choice; /* proposes: an entry with BELFRY_MAY_HAVE; BELFRY_NOBODY: whom the built-in would */
 	__u64 slice_ns; /* proposes: for how long, from slice_min_ns to round_ns; 0: as long as the built-in would */
 	__u32 units;  /* proposes: on how many units of SMs; 0: on all */
 	__u32 beside; /* proposes: who may run beside it, of its domain; BELFRY_NOBODY: whoever may */
@@ -187,7 +187,7 @@ struct belfry_tick {
 struct belfry_preempt {
 	struct belfry_head head; /* vgpu: who waits */
 	__u32 holder;
-	__u32 stop; /* proposes: not 0: it is stopped at once, and the next is picked */
+	__u32 stop; /* proposes: not 0: it is stopped at once, and the next is picked; 0: it is left alone */
 };
 
 enum belfry_mem_verdict { BELFRY_MEM_ALLOW, BELFRY_MEM_REFUSE, BELFRY_MEM_MAKE_ROOM };

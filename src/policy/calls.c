@@ -28,7 +28,6 @@ static bool may_call(__s32 helper)
 	case BPF_FUNC_loop:
 	case BPF_FUNC_ktime_get_ns:
 	case BPF_FUNC_ktime_get_boot_ns:
-	case BPF_FUNC_ktime_get_coarse_ns:
 	case BPF_FUNC_ktime_get_tai_ns:
 	case BPF_FUNC_jiffies64:
 	case BPF_FUNC_get_prandom_u32:

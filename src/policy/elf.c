@@ -34,6 +34,12 @@ static Elf64_Shdr section_at(const struct file *file, size_t i)
 	return section;
 }
 
+/* clang -target bpfeb */
+static bool is_of_other_order(const Elf64_Ehdr *head)
+{
+	return head->e_ident[EI_DATA] == ELFDATA2MSB && head->e_machine == __builtin_bswap16(EM_BPF);
+}
+
 static int read_head(struct file *file, struct bf_error *err)
 {
 	Elf64_Ehdr *head = &file->head;
@@ -44,6 +50,10 @@ static int read_head(struct file *file, struct bf_error *err)
 	if (file->size < sizeof(*head))
 		return cut_short(err);
 	memcpy(head, file->bytes, sizeof(*head));
+	if (is_of_other_order(head))
+		return bf_fail(
+			err, ENOEXEC,
+			"it is for processors of the other byte order; compile it with clang -target bpf");
 	if (head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_ident[EI_DATA] != ELFDATA2LSB ||
 	    head->e_type != ET_REL || head->e_machine != EM_BPF)
 		return bf_fail(
@@ -129,7 +139,7 @@ static bool is_section_sane(const struct file *file, const Elf64_Shdr *section)
 	if (section->sh_name >= names || section->sh_flags & SHF_COMPRESSED || section->sh_addralign > 4096)
 		return false;
 	if (section->sh_type == SHT_NOBITS)
-		return section->sh_size <= POLICY_MAP_BYTES_MAX;
+		return true;
 	if (section->sh_type != SHT_NULL && !is_within(file->size, section->sh_offset, section->sh_size))
 		return false;
 	switch (section->sh_type) {
@@ -166,6 +176,12 @@ int elf_check(const void *bytes, size_t size, struct bf_error *err)
 
 		if (!is_section_sane(&file, &section))
 			return cut_short(err);
+		/* Nothing of it is in the file, but libbpf makes room for all of it. */
+		if (section.sh_type == SHT_NOBITS && section.sh_size > POLICY_MAP_BYTES_MAX)
+			return bf_fail(
+				err, EFBIG,
+				"its global variables are too large: all maps together may take %d MiB",
+				POLICY_MAP_BYTES_MAX >> 20);
 		symbol_tables += section.sh_type == SHT_SYMTAB;
 	}
 	return symbol_tables == 1 ? 0 : cut_short(err);

@@ -113,9 +113,24 @@ static int empty_folder(int folder_fd, const char *folder, unsigned levels, stru
 	return 0;
 }
 
+/* A map that is called like a section without its dot has the section's place. */
+static const struct bpf_map *first_at(struct bpf_object *bpf, const char *folder, const char *path)
+{
+	char at[POLICY_PATH_SIZE];
+	struct bpf_map *map;
+
+	bpf_object__for_each_map(map, bpf)
+	{
+		if (!pin_path(map, folder, at) && !strcmp(at, path))
+			return map;
+	}
+	return NULL;
+}
+
 static int pin_all(struct bpf_object *bpf, const char *folder, struct bf_error *err)
 {
 	char path[POLICY_PATH_SIZE];
+	const struct bpf_map *other;
 	struct bpf_map *map;
 
 	bpf_object__for_each_map(map, bpf)
@@ -124,6 +139,10 @@ static int pin_all(struct bpf_object *bpf, const char *folder, struct bf_error *
 
 		if (!rc)
 			rc = bpf_obj_pin(bpf_map__fd(map), path);
+		other = rc == -EEXIST ? first_at(bpf, folder, path) : NULL;
+		if (other && other != map)
+			return bf_fail(err, EEXIST, "maps %s and %s would both be %s; rename one",
+				       bpf_map__name(other), bpf_map__name(map), path);
 		if (rc)
 			return bf_fail(err, -rc, "map %s cannot be pinned in %s: %s", bpf_map__name(map),
 				       folder, strerror(-rc));

@@ -70,7 +70,7 @@ void policy_info(const struct policy *policy, struct policy_info *info);
 const char *policy_hook_name(enum belfry_hook hook); /* "pick" */
 size_t policy_ctx_size(enum belfry_hook hook);	     /* of its context */
 
-enum { POLICY_TUNABLES_MAX = 32 };
+enum { POLICY_TUNABLES_MAX = 64 };
 struct policy_tunable {
 	char name[64];
 	unsigned bytes;

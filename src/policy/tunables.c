@@ -205,13 +205,27 @@ static int set_one(const struct rodata *rodata, const char *set, struct bf_error
 	return 0;
 }
 
+/* More could be set, but nobody would see to what. */
+static int check_count(const struct rodata *rodata, struct bf_error *err)
+{
+	struct tunable tunable;
+	unsigned count = 0;
+
+	for (unsigned i = 0; rodata->section && i < btf_vlen(rodata->section); i++)
+		count += tunable_at(rodata, i, &tunable);
+	if (count > POLICY_TUNABLES_MAX)
+		return bf_fail(err, E2BIG, "it has %u tunables, of at most %d", count, POLICY_TUNABLES_MAX);
+	return 0;
+}
+
 int tunables_set(struct bpf_object *bpf, const char *const *sets, size_t count, struct bf_error *err)
 {
 	struct rodata rodata = { 0 };
-	int rc = 0;
+	int rc;
 
 	if (!find_rodata(bpf, &rodata))
 		rodata.section = NULL;
+	rc = check_count(&rodata, err);
 	for (size_t i = 0; i < count && !rc; i++)
 		rc = set_one(&rodata, sets[i], err);
 	return rc;

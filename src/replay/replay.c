@@ -145,8 +145,9 @@ static int replay_preempt(struct replay *replay, const struct record_entry *entr
 }
 
 /* As it was before anybody answered. */
-static void forget_answer(enum belfry_hook hook, void *ctx)
+static void forget_answer(enum belfry_hook hook, const struct record_entry *entry, void *ctx)
 {
+	const struct belfry_head *head = ctx;
 	struct belfry_tick *tick = ctx;
 	struct belfry_ctx_init *init = ctx;
 
@@ -155,7 +156,8 @@ static void forget_answer(enum belfry_hook hook, void *ctx)
 		*tick = (struct belfry_tick){ .head = tick->head, .interleave = -1, .ride = -1 };
 		break;
 	case BELFRY_HOOK_ENQUEUE:
-		((struct belfry_enqueue *)ctx)->deadline_ns = 0;
+		((struct belfry_enqueue *)ctx)->deadline_ns =
+			head->vgpu < entry->count ? record_table(entry)[head->vgpu].deadline_ns : 0;
 		break;
 	case BELFRY_HOOK_CTX_INIT:
 		init->timeslice_us = init->refuse = 0;
@@ -182,7 +184,7 @@ static int replay_other(struct replay *replay, const struct record_entry *entry)
 	if (hook != BELFRY_HOOK_INIT && hook != BELFRY_HOOK_EXIT && hook != BELFRY_HOOK_DUMP &&
 	    size <= entry->ctx_bytes) {
 		memcpy(ctx, record_ctx(entry), entry->ctx_bytes);
-		forget_answer(hook, ctx);
+		forget_answer(hook, entry, ctx);
 		proposes(replay, entry, ctx, size);
 	}
 	return 0;

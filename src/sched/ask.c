@@ -47,7 +47,7 @@ static void describe(const struct sched *sched, const struct sched_vgpu *v, doub
 		.class = v->share.class == SCHED_LATENCY ? BELFRY_LATENCY : BELFRY_THROUGHPUT,
 		.request_ppm = v->share.request_ppm,
 		.limit_ppm = v->share.limit_ppm,
-		.weight_ppm = (uint32_t)(vgpu_weight(sched, v) * SCHED_WHOLE_PPM),
+		.weight_ppm = (uint32_t)(vgpu_weight(sched, v) * SCHED_WHOLE_PPM + 0.5),
 		.part_ppm = part_ppm(vgpu_part_of(sched, v, line)),
 		.domain = v->share.domain,
 		.percentile_ppm = v->share.percentile_ppm,
@@ -155,6 +155,7 @@ static void drop_policy(struct sched *sched)
 {
 	sched->policy.hooks = 0;
 	sched->elected = NULL;
+	sched->beside_id = 0;
 	sched->settle_ns = 0;
 	if (sched->holder)
 		sched->holder->is_slice_proposed = false;
@@ -250,15 +251,18 @@ static void shorten(struct sched *sched, struct sched_vgpu *vgpu, const struct b
 {
 	struct belfry_pick ctx = *picked;
 	struct sched_decision decision = decision_of(sched, BELFRY_HOOK_PICK, vgpu);
+	uint64_t fits;
 
 	ctx.choice = ctx.last = 0;
 	if (ask_own(sched, vgpu, &ctx, sizeof(ctx)) != BELFRY_PROPOSE)
 		return;
 	decision.decider = SCHED_BY_OWN_POLICY;
-	decision.proposed_ns = ctx.slice_ns;
-	if (ctx.slice_ns >= sched->options.slice_min_ns && ctx.slice_ns < *slice_ns)
-		*slice_ns = ctx.slice_ns;
-	else if (ctx.slice_ns && ctx.slice_ns != *slice_ns)
+	decision.proposed_ns = fits = ctx.slice_ns;
+	if (fits && fits < sched->options.slice_min_ns)
+		fits = sched->options.slice_min_ns;
+	if (fits && fits < *slice_ns)
+		*slice_ns = fits;
+	if (ctx.slice_ns && ctx.slice_ns != *slice_ns)
 		decision.clamps = SCHED_CLAMP_SLICE;
 	decision.got_ns = *slice_ns;
 	told(sched, &decision, &ctx, sizeof(ctx));
@@ -271,11 +275,12 @@ static bool is_fixed(const struct sched_decision *decision)
 	       (decision->proposed_ns && !(decision->clamps & SCHED_CLAMP_CHOICE));
 }
 
-struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_proposed)
+struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_proposed, uint64_t *beside_id)
 {
 	struct belfry_pick ctx = { .choice = BELFRY_NOBODY, .beside = BELFRY_NOBODY };
 	struct sched_decision decision = decision_of(sched, BELFRY_HOOK_PICK, NULL);
 	struct sched_vgpu *next;
+	bool is_left_open = false;
 	uint32_t last;
 	int rc;
 
@@ -285,6 +290,7 @@ struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_pr
 	ctx.last = last; /* whatever was written there */
 	if (rc == BELFRY_PROPOSE) {
 		decision.decider = SCHED_BY_POLICY;
+		is_left_open = ctx.choice == BELFRY_NOBODY;
 		decision.proposed_id = ctx.choice < ctx.head.count ? sched->table[ctx.choice].id : 0;
 		decision.proposed_ns = ctx.slice_ns;
 		decision.clamps = sched_clamp_pick(sched->table, &ctx);
@@ -296,7 +302,10 @@ struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_pr
 	next = sched->entries[ctx.choice];
 	*slice_ns = ctx.slice_ns;
 	*is_proposed = is_fixed(&decision);
+	*beside_id = ctx.beside == BELFRY_NOBODY ? 0 : sched->table[ctx.beside].id;
 	decision.got_id = next->id;
+	if (is_left_open)
+		decision.proposed_id = next->id;
 	decision.got_ns = ctx.slice_ns;
 	told(sched, &decision, &ctx, sizeof(ctx));
 	if (has(&next->policy, BELFRY_HOOK_PICK)) {
@@ -356,9 +365,9 @@ static int ask_both(struct sched *sched, struct sched_vgpu *vgpu, void *ctx, siz
 
 void ask_enqueue(struct sched *sched, struct sched_vgpu *vgpu)
 {
-	struct belfry_enqueue ctx = { .deadline_ns = 0 };
-	struct sched_decision decision = decision_of(sched, BELFRY_HOOK_ENQUEUE, vgpu);
 	uint64_t usual = vgpu->share.objective_ns ? vgpu->wants_ns + vgpu->share.objective_ns : 0;
+	struct belfry_enqueue ctx = { .deadline_ns = usual };
+	struct sched_decision decision = decision_of(sched, BELFRY_HOOK_ENQUEUE, vgpu);
 
 	vgpu->deadline_ns = usual;
 	if (!is_of_interest(sched, BELFRY_HOOK_ENQUEUE, vgpu))

@@ -97,10 +97,21 @@ static uint32_t clamp_space(const struct belfry_vgpu *table, struct belfry_pick 
 	return clamps;
 }
 
+static uint32_t fair_choice(const struct belfry_vgpu *table, const struct belfry_head *head)
+{
+	struct belfry_pick fair = { .head = *head };
+
+	sched_fair_pick(table, &fair);
+	return fair.choice;
+}
+
 uint32_t sched_clamp_pick(const struct belfry_vgpu *table, struct belfry_pick *ctx)
 {
-	uint32_t clamps = clamp_choice(table, ctx);
+	uint32_t clamps;
 
+	if (ctx->choice == BELFRY_NOBODY) /* it was left open; for how long may be proposed all the same */
+		ctx->choice = fair_choice(table, &ctx->head);
+	clamps = clamp_choice(table, ctx);
 	clamps |= clamp_slice(table, ctx);
 	return clamps | clamp_space(table, ctx);
 }

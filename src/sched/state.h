@@ -98,6 +98,8 @@ struct sched {
 		*elected; /* who is next, while others still leave; NULL: nobody yet, or no longer sure */
 	struct sched_vgpu *last; /* who had the token last */
 	uint64_t elected_slice_ns;
+	uint64_t elected_beside_id,
+		beside_id; /* who alone is let in with it, and with the holder; 0: its domain */
 	bool is_elected_slice_proposed;
 	bool may_cut;	 /* something has happened that might be worth a stop */
 	bool cuts_later; /* a stop was proposed, but not before the holder has had the least that a slice is */
@@ -165,7 +167,7 @@ uint64_t vgpu_slice(const struct sched *sched, const struct sched_vgpu *vgpu);
 /* ask.c: who decides. Each fills in the head and the table, asks whom there is, and holds the answer to what may be. */
 int ask_make_room(struct sched *sched, size_t count);
 /* The next holder; NULL: nobody wants the token. */
-struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_proposed);
+struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_proposed, uint64_t *beside_id);
 bool ask_preempt(struct sched *sched);
 void ask_enqueue(struct sched *sched, struct sched_vgpu *vgpu);
 void ask_ticks(struct sched *sched);

@@ -6,14 +6,16 @@ bool vgpu_may_have_token(const struct sched *sched, const struct sched_vgpu *vgp
 	return vgpu_wants(vgpu) && vgpu_takes_token(sched, vgpu) && !vgpu->is_spent;
 }
 
-static bool are_together(const struct sched_vgpu *vgpu, const struct sched_vgpu *other)
+/* beside_id: who of its domain may be with it; 0: whoever is of it. */
+static bool are_together(const struct sched_vgpu *vgpu, const struct sched_vgpu *other, uint64_t beside_id)
 {
-	return vgpu == other || (vgpu->share.domain && vgpu->share.domain == other->share.domain);
+	return vgpu == other || (vgpu->share.domain && vgpu->share.domain == other->share.domain &&
+				 (!beside_id || beside_id == vgpu->id));
 }
 
 bool vgpu_is_with_holder(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
-	return sched->holder && are_together(vgpu, sched->holder);
+	return sched->holder && are_together(vgpu, sched->holder, sched->beside_id);
 }
 
 static bool somebody_waits(const struct sched *sched)
@@ -29,9 +31,10 @@ static struct sched_vgpu *elect(struct sched *sched)
 {
 	if (sched->elected && vgpu_may_have_token(sched, sched->elected))
 		return sched->elected;
-	sched->elected = somebody_waits(sched) ? ask_pick(sched, &sched->elected_slice_ns,
-							  &sched->is_elected_slice_proposed)
-					       : NULL;
+	sched->elected = somebody_waits(sched)
+				 ? ask_pick(sched, &sched->elected_slice_ns,
+					    &sched->is_elected_slice_proposed, &sched->elected_beside_id)
+				 : NULL;
 	return sched->elected;
 }
 
@@ -109,6 +112,7 @@ void sched_update_slice(struct sched *sched)
 static void grant(struct sched *sched, struct sched_vgpu *vgpu)
 {
 	sched->holder = vgpu;
+	sched->beside_id = sched->elected_beside_id;
 	sched->handovers++;
 	vgpu->grants++;
 	vgpu->granted_ns = sched->now_ns;
@@ -142,8 +146,8 @@ static void take_back(struct sched *sched, enum verdict why)
 static bool others_drain(const struct sched *sched, const struct sched_vgpu *next)
 {
 	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
-		if (vgpu_takes_token(sched, v) && !are_together(v, next) && !v->is_benched &&
-		    (v->is_open || v->is_resuming || vgpu_is_draining(v)))
+		if (vgpu_takes_token(sched, v) && !are_together(v, next, sched->elected_beside_id) &&
+		    !v->is_benched && (v->is_open || v->is_resuming || vgpu_is_draining(v)))
 			return true;
 	return false;
 }

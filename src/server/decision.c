@@ -13,7 +13,7 @@ static const struct {
 	{ SCHED_CLAMP_PROMISE, "promise", "another had to come first, to whom too much was owed" },
 	{ SCHED_CLAMP_SLICE, "slice", "a slice may not be so short or so long" },
 	{ SCHED_CLAMP_SPACE, "space", "such units or such company cannot be had" },
-	{ SCHED_CLAMP_TURNS, "turns", "there is no such timeslice or level" },
+	{ SCHED_CLAMP_TURNS, "turns", "there is no such timeslice or level, or no such way to ride" },
 	{ SCHED_CLAMP_STOP, "stop", "too much was owed to the holder itself, or it had only just begun" },
 	{ SCHED_CLAMP_WEIGHT, "weight", "a weight is never below the request, nor above the whole" },
 };

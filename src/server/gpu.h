@@ -2,10 +2,12 @@
  * this.
  *
  * Threads: the main one answers requests; the turner carries out what sched decides; each vGPU with programs has a
- * worker that serves their driver calls; the loader is there while the kernel looks at a policy. gpu::lock guards everything here but what is said to be one thread's own.
- * Slow things are not done under it: a vGPU that is in use without the lock is pinned, and not removed.
+ * worker that serves their driver calls; the loader is there while the kernel looks at a policy.
+ * gpu::lock guards everything here but what is said to be one thread's own. Slow things are not done under it: a vGPU that
+ * is in use without the lock is pinned, and not removed.
  * gpu::policy_lock is for those who hold a warden's lock and so must not wait for gpu::lock: it guards which policies there
- * are and what faults are to be told, is the last to be taken, and nothing is waited for under it. */
+ * are, what they are told of the configuration, and what faults are to be told. It is the last to be taken, and nothing is
+ * waited for under it. */
 #ifndef BELFRY_SERVER_GPU_H
 #define BELFRY_SERVER_GPU_H
 
@@ -50,10 +52,11 @@ struct fault {
 	uint32_t code; /* an Xid */
 };
 
-/* A policy has refused a program something. */
+/* A policy has refused a program something, or has proposed for it what cannot be had. */
 struct refusal {
 	enum belfry_hook hook;
 	enum sched_decider decider;
+	uint32_t clamps; /* enum sched_clamp; 0: it was refused */
 	size_t size;
 	union {
 		struct belfry_mem_alloc mem;
@@ -166,7 +169,7 @@ struct trace {
 
 struct gpu {
 	struct protocol_gpu which;
-	struct settings settings;
+	struct settings settings; /* changes under both locks */
 	struct device *device;
 	struct gate *gate;
 	struct turns *turns; /* NULL: the device does not tell */

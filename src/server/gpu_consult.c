@@ -10,14 +10,16 @@ enum { TIMESLICE_MOST_US = 1000000, LEVEL_MOST = 2 };
 /* The driver rounds what it gives up to this. */
 enum { ROOM_UNIT = 2 << 20 };
 
-/* The GPU's policy or the vGPU's own, if it has the hook; to be put. */
-static struct policy *take(struct vgpu *vgpu, bool is_own, enum belfry_hook hook)
+/* The GPU's policy or the vGPU's own, if it has the hook; to be put. And what a question to it begins with. */
+static struct policy *take(struct vgpu *vgpu, bool is_own, enum belfry_hook hook, size_t size,
+			   struct belfry_head *head)
 {
 	struct gpu *gpu = vgpu->gpu;
 	const struct seat *seat;
 	struct policy *policy = NULL;
 
 	pthread_mutex_lock(&gpu->policy_lock);
+	*head = seat_head(gpu, hook, size);
 	seat = is_own ? vgpu->seat : gpu->seat;
 	if (seat && seat->policy && seat->hooks >> hook & 1)
 		policy = policy_get(seat->policy);
@@ -27,10 +29,8 @@ static struct policy *take(struct vgpu *vgpu, bool is_own, enum belfry_hook hook
 
 static int call(struct vgpu *vgpu, bool is_own, enum belfry_hook hook, void *ctx, size_t size)
 {
-	struct belfry_head head = {
-		.now_ns = bf_now_ns(), .hook = hook, .size = (uint32_t)size, .vgpu = BELFRY_NOBODY
-	};
-	struct policy *policy = take(vgpu, is_own, hook);
+	struct belfry_head head;
+	struct policy *policy = take(vgpu, is_own, hook, size, &head);
 	int rc;
 
 	if (!policy)
@@ -58,17 +58,18 @@ static enum sched_decider consult(struct vgpu *vgpu, enum belfry_hook hook, void
 }
 
 /* A refusal is told like any decision, but by the main thread: who has gpu::lock may wait for the warden's, which is ours. */
-static void tell(struct vgpu *vgpu, enum belfry_hook hook, enum sched_decider decider, const void *ctx,
-		 size_t size)
+static void tell(struct vgpu *vgpu, enum belfry_hook hook, enum sched_decider decider, uint32_t clamps,
+		 const void *ctx, size_t size)
 {
 	struct gpu *gpu = vgpu->gpu;
 
-	bf_log(BF_LOG_INFO, "%s: %s is refused by the policy", vgpu->name, policy_hook_name(hook));
+	if (!clamps)
+		bf_log(BF_LOG_INFO, "%s: %s is refused by the policy", vgpu->name, policy_hook_name(hook));
 	pthread_mutex_lock(&gpu->policy_lock);
 	if (vgpu->new_refusal_count < VGPU_REFUSALS) {
 		struct refusal *to = &vgpu->new_refusals[vgpu->new_refusal_count++];
 
-		*to = (struct refusal){ .hook = hook, .decider = decider, .size = size };
+		*to = (struct refusal){ .hook = hook, .decider = decider, .clamps = clamps, .size = size };
 		memcpy(&to->ctx, ctx, size);
 	}
 	pthread_mutex_unlock(&gpu->policy_lock);
@@ -86,8 +87,7 @@ static void tell_all(struct vgpu *vgpu)
 	vgpu->new_refusal_count = 0;
 	pthread_mutex_unlock(&vgpu->gpu->policy_lock);
 	for (unsigned i = 0; i < count; i++)
-		decisions_note(vgpu->gpu, refusals[i].hook, refusals[i].decider, vgpu, 1, &refusals[i].ctx,
-			       refusals[i].size);
+		decisions_note(vgpu->gpu, &refusals[i], vgpu);
 }
 
 void refusals_tell(struct gpu *gpu)
@@ -134,8 +134,14 @@ static bool mem_alloc(void *context, const struct warden_mem_ask *asked)
 
 	if (decider == SCHED_BUILT_IN || ctx.verdict != BELFRY_MEM_REFUSE)
 		return true;
-	tell(vgpu, BELFRY_HOOK_MEM_ALLOC, decider, &ctx, sizeof(ctx));
+	tell(vgpu, BELFRY_HOOK_MEM_ALLOC, decider, 0, &ctx, sizeof(ctx));
 	return false;
+}
+
+static bool are_turns(const struct belfry_ctx_init *ctx)
+{
+	return ctx->timeslice_us <= TIMESLICE_MOST_US && ctx->interleave >= -1 &&
+	       ctx->interleave <= LEVEL_MOST;
 }
 
 /* What was set by hand stays. */
@@ -150,9 +156,11 @@ static bool ctx_init(void *context, struct warden_ctx_ask *asked)
 	if (decider == SCHED_BUILT_IN)
 		return true;
 	if (ctx.refuse) {
-		tell(vgpu, BELFRY_HOOK_CTX_INIT, decider, &ctx, sizeof(ctx));
+		tell(vgpu, BELFRY_HOOK_CTX_INIT, decider, 0, &ctx, sizeof(ctx));
 		return false;
 	}
+	if (!are_turns(&ctx))
+		tell(vgpu, BELFRY_HOOK_CTX_INIT, decider, SCHED_CLAMP_TURNS, &ctx, sizeof(ctx));
 	pthread_mutex_lock(&vgpu->gpu->policy_lock);
 	if (!vgpu->spec.timeslice_us && ctx.timeslice_us <= TIMESLICE_MOST_US)
 		asked->timeslice_us = ctx.timeslice_us;

@@ -87,19 +87,19 @@ static void decided(void *context, const struct sched_decision *is, const void *
 		tell_followers(gpu, is, ctx, size, table);
 }
 
-void decisions_note(struct gpu *gpu, enum belfry_hook hook, enum sched_decider decider,
-		    const struct vgpu *about, uint64_t value, const void *ctx, size_t size)
+void decisions_note(struct gpu *gpu, const struct refusal *refusal, const struct vgpu *about)
 {
-	uint64_t id = about ? about->id : 0;
+	bool is_refused = !refusal->clamps;
 	struct sched_decision is = { .at_ns = bf_now_ns(),
-				     .hook = hook,
-				     .decider = decider,
-				     .proposed_id = id,
-				     .got_id = id,
-				     .proposed_ns = value,
-				     .got_ns = value };
+				     .hook = refusal->hook,
+				     .decider = refusal->decider,
+				     .proposed_id = about->id,
+				     .got_id = about->id,
+				     .proposed_ns = is_refused,
+				     .got_ns = is_refused,
+				     .clamps = refusal->clamps };
 
-	decided(gpu, &is, ctx, size, NULL);
+	decided(gpu, &is, &refusal->ctx, refusal->size, NULL);
 }
 
 static bool has_policies(const struct gpu *gpu)

@@ -68,8 +68,8 @@ static void say_last(FILE *to, const struct vgpu *vgpu, const struct decision *d
 		got);
 	if (d->proposed_track != vgpu->track)
 		fprintf(to, ", though it had proposed %s", d->proposed_track ? "another" : "nobody");
-	else if (d->is.clamps && strcmp(proposed, got) != 0)
-		fprintf(to, ", where it had proposed %s", proposed[0] ? proposed : "nothing");
+	else if (d->is.clamps && proposed[0] && strcmp(proposed, got) != 0)
+		fprintf(to, ", where it had proposed %s", proposed);
 	fprintf(to, ".\n");
 }
 

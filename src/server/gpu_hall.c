@@ -116,7 +116,9 @@ static void settings_changed(struct gpu *gpu, const struct settings *settings)
 		memcmp(gpu->settings.policy_set, settings->policy_set, sizeof(settings->policy_set)) != 0;
 
 	gpu_lock(gpu);
+	pthread_mutex_lock(&gpu->policy_lock);
 	gpu->settings = *settings;
+	pthread_mutex_unlock(&gpu->policy_lock);
 	options = gpu_sched_options(gpu);
 	sched_configure(gpu->sched, &options, bf_now_ns());
 	work_setup(gpu);

@@ -149,11 +149,10 @@ static void take_place(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat, ch
 	gpu_lock(gpu);
 	start_ns = bf_now_ns();
 	before = seat_take(gpu, vgpu, seat);
-	seat_info(seat, &info);
-	if (info.is_out) { /* it did not get past its first hooks: all is as it was */
+	if (before == seat) {
+		seat_info(seat, &info);
 		bf_fail(err, EPROTO, "%s: it is out already: %.250s; nothing has changed", seat->name,
 			info.why);
-		before = seat_take(gpu, vgpu, before);
 	} else {
 		uint64_t swap_ns = bf_now_ns() - start_ns;
 		/* Where a vGPU had none, the GPU's has decided about it. */

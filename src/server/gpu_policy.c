@@ -194,6 +194,7 @@ static char *dump(struct gpu *gpu, struct vgpu *vgpu, size_t *bytes, struct bf_e
 {
 	struct seat *seat = vgpu ? vgpu->seat : gpu->seat;
 	struct belfry_dump ctx = { .text = "" };
+	struct policy_info info;
 	struct json_object *top;
 	int rc;
 
@@ -207,6 +208,12 @@ static char *dump(struct gpu *gpu, struct vgpu *vgpu, size_t *bytes, struct bf_e
 	}
 	rc = vgpu ? seat_call(seat, BELFRY_HOOK_DUMP, &ctx, sizeof(ctx))
 		  : sched_ask(gpu->sched, BELFRY_HOOK_DUMP, NULL, &ctx, sizeof(ctx), bf_now_ns());
+	seat_info(seat, &info);
+	if (info.is_out) {
+		bf_fail(err, ENOTSUP, "%s: is out, since %.250s; %s decides", seat->name, info.why,
+			policy_who_decides(gpu, vgpu));
+		return NULL;
+	}
 	ctx.text[sizeof(ctx.text) - 1] = 0;
 	top = json_object_new_object();
 	json_add_text(top, "policy", seat->name);

@@ -71,9 +71,12 @@ void talker_loaded(struct gpu *gpu, const struct load *load, const char *body, s
 /* For a policy, which it takes over, also on failure. */
 struct seat *seat_new(struct gpu *gpu, struct vgpu *vgpu, struct policy *policy, const char *file);
 void seat_free(struct seat *seat); /* without the lock: the last one lets the kernel's part go */
-/* Put it in the place of whatever is there, which is returned; NULL: the built-in. With the lock. */
+/* Put it in the place of whatever is there, which is returned; NULL: the built-in. One that does not get past its first hooks
+ * gets no place, and is returned itself. With the lock. */
 struct seat *seat_take(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat);
 void seat_info(const struct seat *seat, struct policy_info *info);
+/* For a hook that is called outside of sched, about nobody in the table. With gpu::lock or gpu::policy_lock. */
+struct belfry_head seat_head(const struct gpu *gpu, enum belfry_hook hook, size_t size);
 /* Call a hook outside of sched, about nobody in the table. */
 int seat_call(struct seat *seat, enum belfry_hook hook, void *ctx, size_t size);
 struct belfry_vgpu_init seat_vgpu_init(const struct vgpu *vgpu);
@@ -110,8 +113,7 @@ struct follower *follower_add(struct gpu *gpu, const struct talker *talker, uint
 void follower_tell(struct follower *follower, struct record_entry *entry);
 void follower_remove(struct gpu *gpu, struct follower *follower);
 /* Something that sched was not asked about: nobody is in the table. */
-void decisions_note(struct gpu *gpu, enum belfry_hook hook, enum sched_decider decider,
-		    const struct vgpu *about, uint64_t value, const void *ctx, size_t size);
+void decisions_note(struct gpu *gpu, const struct refusal *refusal, const struct vgpu *about);
 
 /* gpu_work.c: with the lock */
 void work_introduce(struct gpu *gpu, struct follower *follower); /* all that is so, to one who is new */

@@ -91,15 +91,27 @@ static struct sched_policy for_sched(struct seat *seat)
 				      .table = policy_table(seat->policy) };
 }
 
+struct belfry_head seat_head(const struct gpu *gpu, enum belfry_hook hook, size_t size)
+{
+	struct sched_options options = gpu_sched_options(gpu);
+
+	return (struct belfry_head){ .now_ns = bf_now_ns(),
+				     .hook = hook,
+				     .size = (uint32_t)size,
+				     .vgpu = BELFRY_NOBODY,
+				     .window_ns = options.window_ns,
+				     .round_ns = options.round_ns,
+				     .slice_min_ns = options.slice_min_ns };
+}
+
 int seat_call(struct seat *seat, enum belfry_hook hook, void *ctx, size_t size)
 {
-	struct belfry_head head = {
-		.now_ns = bf_now_ns(), .hook = hook, .size = (uint32_t)size, .vgpu = BELFRY_NOBODY
-	};
+	struct belfry_head head;
 	int rc;
 
 	if (!seat || !seat->policy || !(seat->hooks >> hook & 1))
 		return BELFRY_DEFAULT;
+	head = seat_head(seat->gpu, hook, size);
 	memcpy(ctx, &head, sizeof(head));
 	rc = policy_call(seat->policy, hook, ctx, size);
 	memcpy(ctx, &head, sizeof(head)); /* whatever was written there */
@@ -153,48 +165,6 @@ static void set(struct gpu *gpu, struct seat **place, struct seat *seat)
 	pthread_mutex_unlock(&gpu->policy_lock);
 }
 
-/* Who holds the token and what waits stays as it is: sched keeps them. */
-static void take_gpu(struct gpu *gpu, struct seat *seat)
-{
-	struct sched_policy policy = for_sched(seat);
-	struct belfry_init ctx = { 0 };
-
-	sched_ask(gpu->sched, BELFRY_HOOK_EXIT, NULL, &ctx, sizeof(ctx), bf_now_ns());
-	set(gpu, &gpu->seat, seat);
-	sched_set_policy(gpu->sched, policy.hooks ? &policy : NULL, bf_now_ns());
-	decisions_settle(gpu);
-	sched_ask(gpu->sched, BELFRY_HOOK_INIT, NULL, &ctx, sizeof(ctx), bf_now_ns());
-	for (struct vgpu *v = gpu->vgpus; seat && v; v = v->next)
-		tell_gpus(v, BELFRY_HOOK_VGPU_INIT);
-	work_setup(gpu);
-}
-
-static void take_vgpu(struct vgpu *vgpu, struct seat *seat)
-{
-	struct gpu *gpu = vgpu->gpu;
-	struct sched_policy policy = for_sched(seat);
-	struct belfry_init ctx = { 0 };
-
-	tell_own(vgpu, BELFRY_HOOK_VGPU_EXIT);
-	seat_call(vgpu->seat, BELFRY_HOOK_EXIT, &ctx, sizeof(ctx));
-	set(gpu, &vgpu->seat, seat);
-	sched_set_vgpu_policy(gpu->sched, vgpu->sched, policy.hooks ? &policy : NULL, bf_now_ns());
-	decisions_settle(gpu);
-	seat_call(seat, BELFRY_HOOK_INIT, &ctx, sizeof(ctx));
-	tell_own(vgpu, BELFRY_HOOK_VGPU_INIT);
-}
-
-struct seat *seat_take(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat)
-{
-	struct seat *before = vgpu ? vgpu->seat : gpu->seat;
-
-	if (vgpu)
-		take_vgpu(vgpu, seat);
-	else
-		take_gpu(gpu, seat);
-	return before;
-}
-
 /* One that is out may not have been let go of yet. */
 static bool decides(const struct seat *seat)
 {
@@ -203,6 +173,69 @@ static bool decides(const struct seat *seat)
 	if (seat)
 		seat_info(seat, &info);
 	return !info.is_out;
+}
+
+/* Who holds the token and what waits stays as it is: sched keeps them. */
+static void put(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat)
+{
+	struct sched_policy policy = for_sched(seat);
+
+	set(gpu, vgpu ? &vgpu->seat : &gpu->seat, seat);
+	if (vgpu)
+		sched_set_vgpu_policy(gpu->sched, vgpu->sched, policy.hooks ? &policy : NULL, bf_now_ns());
+	else
+		sched_set_policy(gpu->sched, policy.hooks ? &policy : NULL, bf_now_ns());
+	decisions_settle(gpu);
+}
+
+static void begin_gpus(struct gpu *gpu)
+{
+	struct belfry_init ctx = { 0 };
+
+	sched_ask(gpu->sched, BELFRY_HOOK_INIT, NULL, &ctx, sizeof(ctx), bf_now_ns());
+	for (struct vgpu *v = gpu->vgpus; gpu->seat && v; v = v->next)
+		tell_gpus(v, BELFRY_HOOK_VGPU_INIT);
+}
+
+static void begin_own(struct vgpu *vgpu)
+{
+	struct belfry_init ctx = { 0 };
+
+	seat_call(vgpu->seat, BELFRY_HOOK_INIT, &ctx, sizeof(ctx));
+	tell_own(vgpu, BELFRY_HOOK_VGPU_INIT);
+}
+
+/* It has no place any more. */
+static void end(struct seat *seat)
+{
+	struct belfry_init ctx = { 0 };
+
+	if (seat && seat->vgpu) {
+		struct belfry_vgpu_init exit = seat_vgpu_init(seat->vgpu);
+
+		seat_call(seat, BELFRY_HOOK_VGPU_EXIT, &exit, sizeof(exit));
+	}
+	seat_call(seat, BELFRY_HOOK_EXIT, &ctx, sizeof(ctx));
+}
+
+struct seat *seat_take(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat)
+{
+	struct seat *before = vgpu ? vgpu->seat : gpu->seat;
+
+	put(gpu, vgpu, seat);
+	if (vgpu)
+		begin_own(vgpu);
+	else
+		begin_gpus(gpu);
+	if (seat && !decides(seat)) { /* whoever was there has noticed nothing */
+		put(gpu, vgpu, before);
+		before = seat;
+	} else {
+		end(before);
+	}
+	if (!vgpu)
+		work_setup(gpu);
+	return before;
 }
 
 const char *policy_name_of(const struct gpu *gpu, const struct vgpu *vgpu)

@@ -192,6 +192,12 @@ timeout 20 "$belfry" policy trace --for 500ms >"$work/out"
 has_line 'proposed: [ab] 0.1 ms; clamped: slice' "$work/out" || fail "what was clamped is not told: $(head -3 "$work/out")"
 timeout 20 "$belfry" explain b >"$work/out"
 has_line 'a slice may not be so short' "$work/out" || fail "explain does not tell what was clamped: $(cat "$work/out")"
+status 0 "$belfry" policy load "$objects/leaves_open.bpf.o" --set units=3
+until_so is_so 'h["pick"]["clamped"] > 10'
+timeout 20 "$belfry" explain b >"$work/out"
+has_line 'such units or such company' "$work/out" && ! has_line 'had proposed' "$work/out" ||
+	fail "explain tells of proposals that were not made: $(cat "$work/out")"
+status 0 "$belfry" policy load "$objects/least.bpf.o" --set slice_us=100
 status 1 "$belfry" policy load "$objects/least.bpf.o" --set no_such=1
 says 'no_such' "a tunable that is not there"
 is_so 'p[0]["tunables"] == {"slice_us": 100, "offset": -3, "is_strict": 1, "large": 2**64 - 1, "mode": 1, "deep": -1}' ||
@@ -259,10 +265,14 @@ status 0 "$belfry" policy load "$objects/refuses.bpf.o" --set most_bytes=$((1 <<
 status 0 "$belfry" create c --mem 512M --time 15
 status 0 "$belfry" policy dump
 has_line '^v3' "$work/out" || fail "the policy does not know of its vGPUs: $(cat "$work/out")"
+status 1 "$belfry" policy load "$objects/seven.bpf.o"
+says 'nothing has changed' "one that fails at its start"
+status 0 "$belfry" policy dump
+has_line '^v3' "$work/out" || fail "the policy has noticed that another could not take its place: $(cat "$work/out")"
 timeout 60 "$belfry" run c -- "$BELFRY_BUILD_DIR/tests/gpu/gpu_exact" --limit $((512 << 20)) >"$work/exact" 2>&1 &&
 	fail "a policy's refusal of memory is not heard"
 status 0 "$belfry" policy dump
-has_line '^v3mc' "$work/out" || fail "the policy was not asked for memory and contexts: $(cat "$work/out"; timeout 20 "$belfry" policy ls)"
+has_line '^v3mc-$' "$work/out" || fail "the policy was not asked for memory and contexts: $(cat "$work/out"; timeout 20 "$belfry" policy ls)"
 timeout 20 "$belfry" explain c >"$work/out"
 has_line 'by its hook mem_alloc: refuse' "$work/out" || fail "explain does not tell of the refusal: $(cat "$work/out")"
 status 0 "$belfry" policy load "$objects/refuses.bpf.o" --set most_contexts=0
@@ -270,6 +280,13 @@ timeout 60 "$belfry" run c -- "$load" --per-us 1 --launches 1 >"$work/refused" 2
 	fail "a policy's refusal of a context is not heard"
 status 0 "$belfry" policy load "$objects/refuses.bpf.o" --set timeslice_us=500
 status 0 "$belfry" run c -- "$load" --per-us 1 --launches 1
+is_so 'h["ctx_init"]["clamped"] == 0' || fail "turns that there are, are called changed: $(timeout 20 "$belfry" policy ls)"
+status 0 "$belfry" policy load "$objects/refuses.bpf.o" --set timeslice_us=5000000
+status 0 "$belfry" run c -- "$load" --per-us 1 --launches 1
+until_so is_so 'h["ctx_init"]["clamped"] == 1'
+timeout 20 "$belfry" explain c >"$work/out"
+has_line 'by its hook ctx_init: allow' "$work/out" && has_line 'there is no such timeslice' "$work/out" ||
+	fail "explain does not tell of turns that cannot be had: $(cat "$work/out")"
 status 0 "$belfry" rm c
 status 0 "$belfry" policy dump
 has_line '^v2' "$work/out" || fail "the policy does not know that a vGPU is gone: $(cat "$work/out"; timeout 20 "$belfry" policy ls)"
@@ -326,6 +343,8 @@ timeout 20 "$belfry" explain a >"$work/out"
 has_line 'Policy errs_later is out' "$work/out" || fail "explain does not tell who is out: $(cat "$work/out")"
 goes_on a
 goes_on b
+status 1 "$belfry" policy dump
+says 'errs_later: is out, since its hook pick returned 7' "a dump of one that is out"
 status 0 "$belfry" policy load fair
 has_line 'in place of errs_later' "$work/out" || fail "in the place of one that is out: $(cat "$work/out")"
 

@@ -8,6 +8,13 @@ const volatile __u64 after = 20;
 
 __u64 picks;
 
+BELFRY_HOOK(dump)
+int errs_later_dump(struct belfry_dump *ctx)
+{
+	ctx->text[0] = 'x';
+	return BELFRY_PROPOSE;
+}
+
 BELFRY_HOOK(pick)
 int errs_later_pick(struct belfry_pick *ctx)
 {

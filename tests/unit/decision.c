@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -21,6 +22,7 @@ static void clamps_are_told_by_name(void **state)
 			    "choice,promise,slice,space,turns,stop,weight");
 	assert_string_equal(decision_clamps(1u << 31, text, sizeof(text)), "");
 	assert_string_equal(decision_reason(0), "");
+	assert_non_null(strstr(decision_reason(SCHED_CLAMP_TURNS), "no such way to ride"));
 	assert_string_equal(decision_reason(SCHED_CLAMP_SLICE | SCHED_CLAMP_PROMISE),
 			    decision_reason(SCHED_CLAMP_PROMISE));
 }

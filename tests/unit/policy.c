@@ -58,6 +58,9 @@ static void objects_that_are_wrong_are_refused_in_one_line(void **state)
 		{ "forbidden_map", EPERM, "map programs: policies have arrays" },
 		{ "large_map", EFBIG, "map large: the maps are too large" },
 		{ "many_maps", E2BIG, "maps, of at most 16" },
+		{ "large_bss", EFBIG,
+		  "its global variables are too large: all maps together may take 64 MiB" },
+		{ "many_tunables", E2BIG, "it has 65 tunables, of at most 64" },
 		{ "pinned_map", EPERM, "map shared: it is to be pinned by name" },
 		{ "closes_files", EPERM, "it calls bpf_sys_close" },
 		{ "reads_memory", EPERM, "it calls bpf_probe_read_kernel" },
@@ -133,6 +136,10 @@ static void what_is_no_object_is_refused(void **state)
 	assert_bytes_are_refused(text, sizeof(text), ENOEXEC, "no ELF file");
 	((Elf64_Ehdr *)bytes.at)->e_machine = EM_X86_64;
 	assert_bytes_are_refused(bytes.at, bytes.size, ENOEXEC, "but no eBPF object");
+	((Elf64_Ehdr *)bytes.at)->e_ident[EI_DATA] = ELFDATA2MSB;
+	assert_bytes_are_refused(bytes.at, bytes.size, ENOEXEC, "but no eBPF object");
+	((Elf64_Ehdr *)bytes.at)->e_machine = __builtin_bswap16(EM_BPF);
+	assert_bytes_are_refused(bytes.at, bytes.size, ENOEXEC, "of the other byte order");
 	free(bytes.at);
 	bytes.at = calloc(1, (16 << 20) + 1);
 	memcpy(bytes.at, ELFMAG, SELFMAG);

@@ -155,6 +155,20 @@ static void maps_are_pinned_as_long_as_the_policy_is_there(void **state)
 	assert_false(has_entry(bpffs, "belfry"));
 }
 
+static void maps_of_one_pin_are_named(void **state)
+{
+	struct policy *policy;
+	char pins[128];
+
+	(void)state;
+	snprintf(pins, sizeof(pins), "%s/belfry/map_bss", private_bpffs());
+	policy = load_object("map_bss", NULL);
+	policy_pin(policy, pins);
+	assert_text_has(policy_pinned(policy), "not pinned: maps bss and map_bss.bss would both be /");
+	assert_text_has(policy_pinned(policy), "/belfry/map_bss/bss; rename one");
+	policy_put(policy);
+}
+
 static void pins_that_are_removed_from_outside_stop_nothing(void **state)
 {
 	const char *bpffs = private_bpffs();
@@ -317,6 +331,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(policy_may_go_while_it_is_called),
 		cmocka_unit_test(maps_are_pinned_as_long_as_the_policy_is_there),
+		cmocka_unit_test(maps_of_one_pin_are_named),
 		cmocka_unit_test(pins_that_are_removed_from_outside_stop_nothing),
 		cmocka_unit_test(pins_of_the_dead_are_replaced_and_those_of_the_next_kept),
 		cmocka_unit_test(what_a_gpu_server_that_was_killed_has_pinned_is_removed_and_nothing_else),

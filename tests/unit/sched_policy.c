@@ -62,6 +62,8 @@ static void pick(struct hostile *hostile, struct belfry_pick *ctx)
 	ctx->choice = entry_with_most(hostile, &ctx->head, hostile->kind != GREEDY);
 	if (hostile->kind == RANDOM || hostile->kind == SHORTEST)
 		ctx->choice = (uint32_t)sim_random(seed) % (ctx->head.count + 1);
+	if (hostile->kind == RANDOM)
+		ctx->beside = (uint32_t)sim_random(seed) % (ctx->head.count + 1);
 	if (hostile->kind == SHORTEST)
 		ctx->slice_ns = 1;
 	else if (hostile->kind == LONGEST || hostile->kind == SAME)
@@ -475,6 +477,167 @@ static void what_a_policy_let_somebody_have_is_not_held_against_him(void **state
 	sim_free(sim);
 }
 
+/* Says for how long, and leaves the rest as it finds it. */
+struct open {
+	uint64_t slice_ns;
+	unsigned picks, clamped, others, deadlines;
+	struct belfry_vgpu table[BELFRY_VGPUS_MAX];
+};
+
+static int leave_open(void *context, enum belfry_hook hook, void *ctx, size_t size)
+{
+	struct open *open = context;
+	const struct belfry_head *head = ctx;
+
+	(void)size;
+	for (uint32_t i = 0; i < head->count; i++)
+		assert_true(open->table[i].weight_ppm >= open->table[i].request_ppm);
+	if (hook == BELFRY_HOOK_PICK)
+		((struct belfry_pick *)ctx)->slice_ns = open->slice_ns;
+	return BELFRY_PROPOSE;
+}
+
+static void count_open(void *context, const struct sched_decision *decision, const void *ctx, size_t size,
+		       const struct belfry_vgpu *table)
+{
+	struct open *open = context;
+	const struct belfry_enqueue *enqueue = ctx;
+
+	(void)size;
+	if (decision->hook == BELFRY_HOOK_ENQUEUE) {
+		const struct belfry_vgpu *v = &table[enqueue->head.vgpu];
+
+		assert_int_equal(decision->got_ns, v->objective_ns ? v->wants_since_ns + v->objective_ns : 0);
+		open->deadlines += v->objective_ns != 0;
+	} else if (decision->decider != SCHED_BUILT_IN) {
+		open->picks++;
+		open->clamped += decision->clamps != 0;
+		open->others += decision->proposed_id != decision->got_id ||
+				decision->got_ns != (open->slice_ns > 2 * MS ? open->slice_ns : 2 * MS);
+	}
+}
+
+static struct open run_open(uint64_t slice_ns, bool is_own)
+{
+	static struct open open;
+	struct sched_policy policy = { 1u << BELFRY_HOOK_PICK | 1u << BELFRY_HOOK_ENQUEUE, leave_open, NULL,
+				       &open, open.table };
+	struct sched_watch watch = { .decided = count_open, .context = &open };
+	struct sched_share odd = sim_request(0), some = sim_request(20), latency = sim_latency(20);
+	struct sim *sim = sim_new(&sched_default, 92, 4 * S);
+	struct sim_vgpu *v;
+
+	open = (struct open){ .slice_ns = slice_ns };
+	odd.request_ppm = 251; /* 251 / 1e6 * 1e6 < 251 */
+	latency.objective_ns = 5 * MS, latency.percentile_ppm = 990000;
+	sim_add(sim, &odd, &sim_busy_load);
+	sim_add(sim, &latency, &sim_synchronous);
+	v = sim_add(sim, &some, &sim_busy_load);
+	sched_watch(sim->sched, &watch);
+	if (is_own)
+		sched_set_vgpu_policy(sim->sched, v->vgpu, &policy, sim->now_ns);
+	else
+		sim_set_policy(sim, &policy);
+	sim_run(sim, 2 * S);
+	sim_free(sim);
+	return open;
+}
+
+static void what_a_policy_leaves_open_is_as_it_would_be(void **state)
+{
+	struct open open = run_open(5 * MS, false);
+
+	(void)state;
+	print_message("%u picks, %u clamped, %u others, %u deadlines\n", open.picks, open.clamped,
+		      open.others, open.deadlines);
+	assert_true(open.picks > 20 && open.deadlines > 0);
+	/* Promises come first all the same. */
+	assert_true(open.clamped < open.picks / 4 && open.others <= open.clamped);
+}
+
+static void a_slice_of_its_own_policy_is_made_to_fit(void **state)
+{
+	struct open fits = run_open(3 * MS, true), short_one = run_open(1, true);
+
+	(void)state;
+	assert_true(fits.picks > 5 && short_one.picks > 5);
+	assert_int_equal(fits.clamped, 0);
+	assert_int_equal(short_one.clamped, short_one.picks);
+	assert_int_equal(fits.others + short_one.others, 0);
+}
+
+/* Whoever is furthest behind, and beside it the first other of its domain, or nobody. */
+struct couple {
+	bool is_alone;
+	struct belfry_vgpu table[BELFRY_VGPUS_MAX];
+};
+
+static int pair_up(void *context, enum belfry_hook hook, void *ctx, size_t size)
+{
+	struct couple *couple = context;
+	struct belfry_pick *pick = ctx;
+	const struct belfry_vgpu *table = couple->table;
+
+	(void)hook;
+	(void)size;
+	for (uint32_t i = 0; i < pick->head.count; i++)
+		if (table[i].flags & BELFRY_MAY_HAVE &&
+		    (pick->choice == BELFRY_NOBODY || table[i].pass_ns < table[pick->choice].pass_ns))
+			pick->choice = i;
+	if (pick->choice == BELFRY_NOBODY || !table[pick->choice].domain)
+		return BELFRY_PROPOSE;
+	pick->beside = pick->choice;
+	for (uint32_t i = 0; i < pick->head.count && !couple->is_alone; i++)
+		if (i != pick->choice && table[i].domain == table[pick->choice].domain &&
+		    table[i].flags & BELFRY_MAY_HAVE)
+			pick->beside = i;
+	return BELFRY_PROPOSE;
+}
+
+/* The most of the first three that were let in at once. */
+static unsigned most_together(struct sim *sim)
+{
+	unsigned most = 0;
+
+	for (unsigned ms = 0; ms < 2000; ms++) {
+		unsigned open = 0;
+
+		sim_run(sim, 1 * MS);
+		for (unsigned i = 0; i < 3; i++)
+			open += sim->vgpus[i]->is_open;
+		most = open > most ? open : most;
+	}
+	return most;
+}
+
+static void who_runs_beside_whom_is_a_policys_to_say(void **state)
+{
+	static struct couple couple;
+	struct sched_policy policy = { 1u << BELFRY_HOOK_PICK, pair_up, NULL, &couple, couple.table };
+	struct sched_share share = sim_request(20);
+	struct sim *sim = sim_new(&sched_default, 93, 20 * S);
+
+	(void)state;
+	share.domain = 1;
+	for (unsigned i = 0; i < 3; i++)
+		sim_add(sim, &share, &sim_busy_load);
+	share.domain = 0;
+	sim_add(sim, &share, &sim_busy_load);
+	assert_int_equal(most_together(sim), 3);
+	sim_set_policy(sim, &policy);
+	sim_run(sim, 200 * MS);
+	assert_int_equal(most_together(sim), 2);
+	couple.is_alone = true;
+	sim_run(sim, 200 * MS);
+	sim_mark(sim);
+	assert_int_equal(most_together(sim), 1);
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(sim_share(sim->vgpus[i]) > 18);
+	sim_set_policy(sim, NULL);
+	assert_int_equal(most_together(sim), 3);
+	sim_free(sim);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -486,6 +649,9 @@ int main(void)
 		cmocka_unit_test(slow_stops_are_not_held_against_a_policy),
 		cmocka_unit_test(riders_are_not_held_against_a_policy),
 		cmocka_unit_test(what_a_policy_let_somebody_have_is_not_held_against_him),
+		cmocka_unit_test(what_a_policy_leaves_open_is_as_it_would_be),
+		cmocka_unit_test(a_slice_of_its_own_policy_is_made_to_fit),
+		cmocka_unit_test(who_runs_beside_whom_is_a_policys_to_say),
 	};
 
 	return cmocka_run_group_tests_name("sched_policy", tests, NULL, NULL);
