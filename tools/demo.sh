@@ -8,7 +8,7 @@ demo=$build/demo/belfry-demo
 kernels=demo/kernels.ptx
 seconds=${DEMO_SECONDS:-5} # of each part
 failed=0
-log=$(mktemp -d)
+log=$(mktemp -d /tmp/belfry-demo.XXXXXX) # not in TMPDIR: the path of a socket has little room
 # shellcheck disable=SC2317 # called by the trap
 clean_up() {
 	for vgpu in latency train; do
@@ -39,15 +39,22 @@ if command -v nvcc >/dev/null && nvcc -ptx -arch=compute_80 demo/kernels.cu -o "
 fi
 
 if [ -c /dev/nvidiactl ]; then
-	direct=
 	mem=4G little=2G # a context alone takes half a gigabyte there
 	size='--side 1024 --batch 16'
 else
 	mem=1G little=256M
 	size=
 	export BELFRY_GPU=soft BELFRY_SOFT="name=demo-$$,linger=2"
-	direct="$belfry soft run --"
 fi
+
+# direct COMMAND...: on the GPU itself.
+# shellcheck disable=SC2317 # called by start
+direct() {
+	if [ "${BELFRY_GPU:-}" = soft ]; then
+		set -- "$belfry" soft run -- "$@"
+	fi
+	"$@"
+}
 
 # start NAME FILE COMMAND...: in the background, with its output in FILE.
 start() {
@@ -86,23 +93,17 @@ say 'What Belfry finds on this machine'
 show "$belfry" info
 
 say "A program that answers requests (latency) and one that trains: each alone, $seconds seconds"
-# shellcheck disable=SC2086 # a command of several words, or none
-{
-	start latency-alone $direct "$demo" latency
-	wait_all $!
-	start train-alone $direct "$demo" train
-	wait_all $!
-}
+start latency-alone direct "$demo" latency
+wait_all $!
+start train-alone direct "$demo" train
+wait_all $!
 cat "$log/latency-alone" "$log/train-alone" | grep -v ready
 
 say 'Both at once, without Belfry'
-# shellcheck disable=SC2086
-{
-	start latency-free $direct "$demo" latency
-	a=$!
-	start train-free $direct "$demo" train
-	wait_all $a $!
-}
+start latency-free direct "$demo" latency
+a=$!
+start train-free direct "$demo" train
+wait_all $a $!
 grep -hv ready "$log/latency-free" "$log/train-free"
 
 say 'Both at once, each on a vGPU: what answers requests comes first, training is promised 60 % of the GPU'
@@ -144,7 +145,7 @@ start quarter "$belfry" run latency -- "$demo" train
 a=$!
 start rest "$belfry" run train -- "$demo" train
 wait_all $a $!
-awk -v a="$(figure quarter per_second)" -v b="$(figure rest per_second)" \
+LC_ALL=C awk -v a="$(figure quarter per_second)" -v b="$(figure rest per_second)" \
 	'BEGIN { printf "steps/s: %s and %s, %.1f %% and %.1f %%\n", a, b, 100 * a / (a + b), 100 * b / (a + b) }'
 
 say 'Together'

@@ -40,7 +40,7 @@ const char *policy_shipped(char *to, size_t room)
 			used += (size_t)snprintf(to + used, room - used, "%s%.*s", used ? ", " : "", length,
 						 name);
 	}
-	return to[0] ? to : "none is installed";
+	return to[0] ? to : "none, as none is installed";
 }
 
 int policy_object_read(const char *name, struct policy_file *file, struct bf_error *err)

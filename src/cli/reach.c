@@ -18,7 +18,7 @@ static int find_daemon(char *path, size_t room, struct bf_error *err)
 	path[length > 0 ? length : 0] = 0;
 	slash = strrchr(path, '/');
 	if (!slash || (size_t)(slash - path) + sizeof("/belfryd") > room)
-		return bf_fail(err, ENOENT, "belfryd: cannot tell where it is");
+		return bf_fail(err, ENOENT, "belfryd: cannot tell where it is; is /proc mounted?");
 	memcpy(slash, "/belfryd", sizeof("/belfryd"));
 	if (access(path, X_OK))
 		return bf_fail(err, errno, "%s: %s; it belongs beside belfry", path, strerror(errno));

@@ -1,6 +1,7 @@
 #include "cli/report.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -255,7 +256,14 @@ static int add_all(struct json_object *top, struct json_object *hello, struct bf
 		json_object_array_add(report_at(top, "gpus"), json_object_get(gpu));
 		this = add_report(top, gpu, &request, &theirs);
 		/* One may have ended between the listing and the asking. */
-		if (this && this != -ENOENT && this != -ECONNREFUSED && !rc)
+		if (!this || this == -ENOENT || this == -ECONNREFUSED || rc)
+			continue;
+		if (this == -ETIMEDOUT) /* belfryd has just answered */
+			rc = bf_fail(err, ETIMEDOUT,
+				     "GPU %s: its server, process %" PRId64
+				     ", does not answer; see the log of belfryd",
+				     report_text(gpu, "gpu", "?"), report_number(gpu, "server_pid"));
+		else
 			rc = bf_fail(err, theirs.code, "%s", theirs.text);
 	}
 	return rc;

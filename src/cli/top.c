@@ -30,6 +30,8 @@ static const char help_text[] =
 enum { DELAY_LEAST_US = 100000, PLAIN_COLUMNS = 132 };
 static const char enter_text[] = "\033[?1049h\033[?25l", leave_text[] = "\033[?25h\033[?1049l";
 
+static const int end_signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
+
 struct top {
 	uint64_t delay_us;
 	long count; /* looks still to come; 0: without end */
@@ -188,6 +190,31 @@ static bool rest(struct top *top, struct json_object *before, struct json_object
 	return false;
 }
 
+static struct top *asking; /* for end_at_once() */
+
+static void end_at_once(int signal)
+{
+	(void)signal;
+	leave(asking);
+	_exit(CLI_OK);
+}
+
+/* Ask. While an answer is waited for, which may be long, nobody reads top->signals: what means the end is suffered then. */
+static int look(struct top *top, struct json_object **now, struct bf_error *err)
+{
+	sigset_t end, before;
+	int rc;
+
+	asking = top;
+	sigemptyset(&end);
+	for (size_t i = 0; i < sizeof(end_signals) / sizeof(end_signals[0]); i++)
+		sigaddset(&end, end_signals[i]);
+	sigprocmask(SIG_UNBLOCK, &end, &before);
+	rc = report_gather(NULL, now, err);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
 static int watch(struct top *top, struct bf_error *err)
 {
 	struct json_object *before = NULL, *now = NULL;
@@ -197,7 +224,7 @@ static int watch(struct top *top, struct bf_error *err)
 	while (!is_last) {
 		json_object_put(before);
 		before = now;
-		rc = report_gather(NULL, &now, err);
+		rc = look(top, &now, err);
 		/* One GPU that does not answer is no reason to stop watching the others. */
 		if (rc && !json_object_array_length(report_at(now, "gpus")))
 			break;
@@ -261,12 +288,16 @@ static int parse(int argc, char **argv, struct top *top)
 
 static int take_signals(void)
 {
-	static const int taken[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGWINCH, SIGTSTP };
+	struct sigaction action = { .sa_handler = end_at_once };
 	sigset_t set;
 
 	sigemptyset(&set);
-	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
-		sigaddset(&set, taken[i]);
+	sigaddset(&set, SIGWINCH);
+	sigaddset(&set, SIGTSTP);
+	for (size_t i = 0; i < sizeof(end_signals) / sizeof(end_signals[0]); i++) {
+		sigaddset(&set, end_signals[i]);
+		sigaction(end_signals[i], &action, NULL);
+	}
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }

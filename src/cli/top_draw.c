@@ -72,6 +72,10 @@ static void draw_gpu(FILE *to, struct json_object *before, struct json_object *g
 	double busy = rate(then, gpu, "busy_ns", clock_ns);
 	char used[24], total[24];
 
+	if (!report_at(gpu, "now_ns")) {
+		fprintf(to, "GPU %s: its server does not answer\n", name);
+		return;
+	}
 	if (busy < 0)
 		busy = uptime_ns > 0 ? (double)report_number(gpu, "busy_ns") / (double)uptime_ns : 0;
 	fprintf(to, "GPU %s: busy %.1f%%, sharing %s, promised %.0f%%, memory %s of %s", name, busy * 100,

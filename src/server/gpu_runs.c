@@ -212,7 +212,10 @@ int run_start(struct talker *talker, const struct protocol_started *started, int
 	if (!run)
 		return bf_fail(err, ENOMEM, "out of memory");
 	if (!is_his(talker, started))
-		return bf_fail(err, EPERM, "process %d is not yours to run here", started->program_pid);
+		return bf_fail(err, EPERM, "process %d is not yours to run here%s", started->program_pid,
+			       started->front_pid == talker->who.pid
+				       ? ""
+				       : "; belfry and belfryd have to be in one PID namespace");
 	rc = gpu->device->ops->supervise ? gpu->device->ops->supervise(gpu->device, started->front_pid, err)
 					 : 0;
 	if (!rc)

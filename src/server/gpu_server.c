@@ -132,10 +132,24 @@ static int make_files(struct gpu *gpu, struct bf_error *err)
 	return 0;
 }
 
+/* What a program's files are is read there: of another PID namespace's, its calls would be taken for anybody's. */
+static int check_proc(struct bf_error *err)
+{
+	char self[16] = "";
+
+	if (readlink("/proc/self", self, sizeof(self) - 1) > 0 && atoi(self) == getpid())
+		return 0;
+	return bf_fail(err, ENOENT,
+		       "/proc is not mounted, or is that of another PID namespace; run: mount -t proc "
+		       "proc /proc");
+}
+
 static int start(struct gpu *gpu, bool any_driver, struct bf_error *err)
 {
-	int rc = make_files(gpu, err);
+	int rc = check_proc(err);
 
+	if (!rc)
+		rc = make_files(gpu, err);
 	if (!rc)
 		rc = open_gpu(gpu, any_driver, err);
 	if (!rc)

@@ -144,7 +144,9 @@ int router_socket_name(struct router *router, struct bf_error *err)
 	const char *path = router->options.socket;
 
 	if (strlen(path) + SUFFIX_MAX > sizeof(router->socket))
-		return bf_fail(err, ENAMETOOLONG, "%s: too long a path; use a --socket of at most %zu bytes",
+		return bf_fail(err, ENAMETOOLONG,
+			       "%s: too long a path, the most is %zu bytes; use another --socket, or set "
+			       "BELFRY_RUNTIME_DIR",
 			       path, sizeof(router->socket) - SUFFIX_MAX);
 	snprintf(router->socket, sizeof(router->socket), "%s", path);
 	snprintf(router->state_path, sizeof(router->state_path), "%s.state", path);

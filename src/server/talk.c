@@ -317,7 +317,9 @@ static int read_body(int file, char **body, struct bf_error *err)
 static int check_reply(struct protocol_reply *reply, ssize_t got, struct bf_error *err)
 {
 	if (got == -EAGAIN)
-		return bf_fail(err, ETIMEDOUT, "belfryd does not answer; see its log, or restart it");
+		return bf_fail(
+			err, ETIMEDOUT,
+			"belfryd, or the GPU server it has asked, does not answer; see its log, or restart it");
 	if (got == 0 || got == -ECONNRESET)
 		return bf_fail(err, ECONNRESET,
 			       "belfryd closed the connection without an answer; see its log, or try again");

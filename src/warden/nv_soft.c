@@ -69,8 +69,19 @@ static int soft_map_file(struct device *device, int fd, pid_t pid, uint64_t byte
 static int soft_supervise(struct device *device, pid_t root, struct bf_error *err)
 {
 	const struct nv *nv = nv_of(device);
-	int rc = link_supervise(nv->control_fd, root);
+	int rc;
 
+	if (root == 1) /* the software GPU itself is below it */
+		return bf_fail(
+			err, EINVAL,
+			"belfry is process 1 here, and so above everything; start it under an init, such as "
+			"that of docker run --init");
+	rc = link_supervise(nv->control_fd, root);
+	if (rc == -EACCES)
+		return bf_fail(err, EACCES,
+			       "the software GPU cannot see process %d: /proc hides it; mount /proc "
+			       "without hidepid, or run as root",
+			       root);
 	return rc ? bf_fail(err, -rc, "the software GPU in %s takes no supervisor for process %d: %s",
 			    nv->folder, root, strerror(-rc))
 		  : 0;

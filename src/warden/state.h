@@ -149,6 +149,7 @@ struct site {
 	struct process *process;
 	int fd; /* the file the call is made on, in the program */
 	enum device_file file;
+	int unseen; /* why the file cannot be looked at, or 0 */
 	struct rm_call call;
 	uint64_t arg_at;
 	uint8_t arg[RM_ARG_MAX];

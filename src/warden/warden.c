@@ -121,8 +121,10 @@ static enum device_file classify(struct site *site)
 	struct stat st;
 
 	snprintf(path, sizeof(path), "/proc/%u/fd/%d", request->pid, site->fd);
-	if (stat(path, &st))
+	if (stat(path, &st)) {
+		site->unseen = errno;
 		return DEVICE_FILE_NONE;
+	}
 	site->file = site->warden->device->ops->classify(site->warden->device, &st);
 	if (site->file != DEVICE_FILE_NONE)
 		return site->file;
@@ -187,6 +189,20 @@ static struct answer other_file(struct warden *warden, const struct seccomp_noti
 	return RETURN(-ENOTTY);
 }
 
+/* A call on a file that /proc does not show us: none is open there, or the program has made itself one that we may not
+ * trace (PR_SET_DUMPABLE). It may be the device's, so nothing goes on that would mean something to the driver. */
+static struct answer unseen_file(struct warden *warden, const struct site *site)
+{
+	uint32_t cmd = (uint32_t)site->request->data.args[1];
+
+	if (site->request->data.nr == SYS_ioctl && !rm_is_call(cmd & 0xff, cmd >> 16 & 0x3fff))
+		return PASS;
+	warden->refusals++;
+	bf_log(BF_LOG_INFO, "thread %u: a call on a file that cannot be looked at refused: %s",
+	       site->request->pid, strerror(site->unseen));
+	return RETURN(site->unseen == ENOENT ? -EBADF : -EACCES);
+}
+
 static struct answer device_ioctl(struct site *site)
 {
 	struct warden *warden = site->warden;
@@ -243,6 +259,8 @@ static struct answer handle(struct warden *warden, struct run *run, const struct
 			     .has_asked = has_asked };
 
 	site.file = classify(&site);
+	if (site.unseen)
+		return unseen_file(warden, &site);
 	if (site.file == DEVICE_FILE_NONE)
 		return other_file(warden, request);
 	warden->calls++;

@@ -4,7 +4,7 @@
 : "${BELFRY:?}" "${BELFRY_BUILD_DIR:?}"
 belfry=$BELFRY
 failed=0
-work=$(mktemp -d)
+work=$(mktemp -d /tmp/belfry-e2e.XXXXXX) # not in TMPDIR: the path of a socket has little room
 export BELFRY_RUNTIME_DIR="$work/run" BELFRY_GPU=soft BELFRY_LINGER=1
 unset BELFRY_SOFT_DIR BELFRY_SOCKET
 

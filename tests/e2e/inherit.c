@@ -1,4 +1,4 @@
-/* inherit FOLDER COMMAND [ARG...]: become COMMAND with files open: 40, 41 and 500 are device files of the software GPU in
+/* inherit FOLDER COMMAND [ARG...]: become COMMAND with files open: 40, 41 and 200 are device files of the software GPU in
  * FOLDER; 42 is a connection that is none of its files; 43 is /dev/null. */
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "soft/link/link.h"
 
-enum { CONTROL = 40, GPU = 41, OTHER = 42, PLAIN = 43, HIGH = 500 };
+enum { CONTROL = 40, GPU = 41, OTHER = 42, PLAIN = 43, HIGH = 200 };
 
 int main(int argc, char **argv)
 {

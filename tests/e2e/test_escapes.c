@@ -1,6 +1,7 @@
 /* Ways around: each is impossible, or found out. docs/security.md says which, and names these tests. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/falloc.h>
 #include <linux/io_uring.h>
 #include <linux/openat2.h>
@@ -79,7 +80,7 @@ static void program_takes_other_paths(struct actor *a)
 	check_is_supervised(a, open_at(name));
 	close(fd);
 	fd = open_at(a->folder);
-	check_is_supervised(a, fcntl(fd, F_DUPFD_CLOEXEC, 500));
+	check_is_supervised(a, fcntl(fd, F_DUPFD_CLOEXEC, 200));
 	close(fd);
 	fd = open_at(a->folder);
 	check_is_supervised(a, bf_pidfd_getfd(self, fd));
@@ -554,6 +555,39 @@ static void wild_pointers_hurt_only_the_caller(void)
 	run_well(program_points_into_the_void);
 }
 
+/* What an ordinary user has not, root has not either. */
+static void give_up_tracing(void)
+{
+	struct __user_cap_header_struct who = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct rights[_LINUX_CAPABILITY_U32S_3];
+
+	CHECK(!syscall(SYS_capget, &who, rights));
+	rights[CAP_TO_INDEX(CAP_SYS_PTRACE)].effective &= ~CAP_TO_MASK(CAP_SYS_PTRACE);
+	rights[CAP_TO_INDEX(CAP_SYS_PTRACE)].permitted &= ~CAP_TO_MASK(CAP_SYS_PTRACE);
+	CHECK(!syscall(SYS_capset, &who, rights));
+}
+
+static void program_hides_its_files(struct actor *a)
+{
+	struct rm_arg_alloc arg = { .class_id = 0x41 };
+	int control = actor_open(a, SOFT_FILE_CONTROL), none = dup(control);
+
+	close(none);
+	CHECK_EQUAL(actor_call(none, RM_ESC_ALLOC, &arg, sizeof(arg)), -EBADF);
+	CHECK(!prctl(PR_SET_DUMPABLE, 0));
+	CHECK_EQUAL(actor_call(control, RM_ESC_ALLOC, &arg, sizeof(arg)), -EACCES);
+	CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, control, 0) == MAP_FAILED);
+	CHECK_EQUAL(errno, EACCES);
+	CHECK(!prctl(PR_SET_DUMPABLE, 1));
+	check_is_supervised(a, control);
+}
+
+static void program_that_hides_its_files_has_no_gpu(void)
+{
+	give_up_tracing();
+	run_well(program_hides_its_files);
+}
+
 int main(void)
 {
 	STAGE_TEST(device_is_the_same_by_every_path);
@@ -571,5 +605,6 @@ int main(void)
 	STAGE_TEST(doorbell_page_is_harmless_in_the_programs_hands);
 	STAGE_TEST(odd_maps_of_doorbells_and_channels_are_refused);
 	STAGE_TEST(wild_pointers_hurt_only_the_caller);
+	STAGE_TEST(program_that_hides_its_files_has_no_gpu); /* gives up a right: the last */
 	return 0;
 }

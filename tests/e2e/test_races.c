@@ -389,7 +389,7 @@ static void program_calls_other_files(struct actor *a)
 	CHECK_EQUAL(actor_call(pair[0], RM_ESC_CONTROL, &control, sizeof(control)), -ENOTTY);
 	CHECK_EQUAL(actor_call(other, RM_ESC_XFER_CMD, &xfer, sizeof(xfer)), -ENOTTY);
 	CHECK_EQUAL(actor_call(uvm, RM_ESC_ALLOC, &arg, sizeof(arg)), -ENOTTY);
-	CHECK_EQUAL(actor_call(1234, RM_ESC_ALLOC, &arg, sizeof(arg)), -ENOTTY); /* not even a file, yet */
+	CHECK_EQUAL(actor_call(1234, RM_ESC_ALLOC, &arg, sizeof(arg)), -EBADF); /* not even a file, yet */
 	actor_say(a, 'o');
 }
 

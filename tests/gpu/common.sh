@@ -55,7 +55,7 @@ need_real_gpu() {
 }
 
 make_work() {
-	WORK=$(mktemp -d "${TMPDIR:-/tmp}/belfry-gpu.XXXXXX")
+	WORK=$(mktemp -d /tmp/belfry-gpu.XXXXXX) # not in TMPDIR: the path of a socket has little room
 	trap 'clean_up_jobs; rm -rf "$WORK"' EXIT
 }
 

@@ -292,15 +292,18 @@ copy_soft() {
 	mkdir "$1/soft" && cp "$library/libcuda.so.1" "$1/soft" && cp "$(dirname "$BELFRY")/belfry-soft" "$1"
 }
 
-# A user who is nobody in particular, from a copy that he may read.
+# A user who is nobody in particular, from a copy that he may read. In a folder of this test's: his belfryd may be of another
+# build, and what it leaves is nobody's to remove.
 an_ordinary_user_needs_no_root() {
-	local copy=$WORK/copy
+	local copy=$WORK/copy his=$WORK/his
 	command -v setpriv >/dev/null && [ "$(id -u)" = 0 ] || { echo "not root, or no setpriv"; return 77; }
 	mkdir "$copy" && cp "$BELFRY" "$(dirname "$BELFRY")/belfryd" "$BIN/gpu_exact" "$copy" && chmod 755 "$WORK" "$copy"
 	if is_soft; then
 		copy_soft "$copy" || return
 	fi
-	timeout 60 setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_RUNTIME_DIR -u BELFRY_RUNTIME_DIR \
+	chmod -R go+rX "$copy" # whatever the umask
+	mkdir "$his" && chown 65534:65534 "$his" || return
+	timeout 60 setpriv --reuid=65534 --regid=65534 --clear-groups env -u XDG_RUNTIME_DIR BELFRY_RUNTIME_DIR="$his" \
 		HOME=/tmp "$copy/belfry" run --mem 2G -- "$copy/gpu_exact" --limit $((2 * GIB))
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,6 +194,12 @@ static int check_root(struct family *family, const struct root *root)
 	return 0;
 }
 
+/* A /proc with hidepid=2 shows an ordinary user none of its processes that may not be traced. */
+static bool is_hidden(pid_t pid)
+{
+	return !kill(pid, 0) || errno == EPERM;
+}
+
 int family_add(struct family *family, const void *owner, pid_t supervisor, pid_t root_pid)
 {
 	struct root root = { .pid = root_pid, .supervisor = supervisor, .owner = owner };
@@ -202,7 +209,7 @@ int family_add(struct family *family, const void *owner, pid_t supervisor, pid_t
 	if (root_pid <= 1) /* everybody */
 		return -EINVAL;
 	if (look_up(root_pid, &parent, &root.start))
-		return -ESRCH;
+		return is_hidden(root_pid) ? -EACCES : -ESRCH;
 	pthread_mutex_lock(&family->lock);
 	rc = check_root(family, &root);
 	if (!rc && family->count == ROOTS_MAX)

@@ -12,7 +12,8 @@ struct family;
 struct family *family_new(void);
 void family_free(struct family *family);
 /* `owner` is whatever the pair goes with. -errno: -EPERM if the supervisor is supervised itself, -EINVAL if it is below
- * the root, -ESRCH if there is no such root, -EBUSY if that is another supervisor's or below one of those, -ENOMEM. */
+ * the root, -ESRCH if there is no such root, -EACCES if /proc hides it, -EBUSY if that is another supervisor's or below
+ * one of those, -ENOMEM. */
 int family_add(struct family *family, const void *owner, pid_t supervisor, pid_t root);
 void family_remove(struct family *family, const void *owner); /* with all its roots */
 bool family_is_empty(struct family *family);

@@ -50,8 +50,9 @@ static int take_folder(const char *text, struct options *options, struct bf_erro
 	/* In the background it is somewhere else. */
 	if (!realpath(text, whole))
 		return bf_fail(err, errno, "--folder '%s': %s", text, strerror(errno));
-	if (strlen(whole) >= sizeof(options->folder) - sizeof("/socket"))
-		return bf_fail(err, ENAMETOOLONG, "--folder: its path is too long");
+	if (strlen(whole) > sizeof(options->folder) - sizeof("/socket")) /* as link_folder() has it */
+		return bf_fail(err, ENAMETOOLONG, "--folder: its path is too long; the most is %zu bytes",
+			       sizeof(options->folder) - sizeof("/socket"));
 	strcpy(options->folder, whole);
 	return 0;
 }
