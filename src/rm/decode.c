@@ -451,5 +451,7 @@ bool rm_is_call(uint32_t nr, uint32_t size)
 
 	if (nr == RM_ESC_XFER_CMD)
 		return size == sizeof(struct rm_xfer);
-	return size <= RM_ARG_MAX && !rm_decode(nr, size, nothing, &call) && call.verb != RM_VERB_OTHER;
+	/* Of those that are decoded no further this one has the driver wait, for as long as it says. */
+	return size <= RM_ARG_MAX && !rm_decode(nr, size, nothing, &call) &&
+	       (call.verb != RM_VERB_OTHER || nr == RM_ESC_IDLE_CHANNELS);
 }

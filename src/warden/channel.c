@@ -276,6 +276,7 @@ struct disable_list {
 static void disable_send(struct disable_list *list)
 {
 	const struct rm_layout *layout = list->warden->device->layout;
+	struct process *owner;
 	int rc;
 
 	if (!list->count)
@@ -284,7 +285,11 @@ static void disable_send(struct disable_list *list)
 	memcpy(list->params + layout->disable_count, &list->count, sizeof(list->count));
 	rc = client_control(list->warden, list->client, list->client->subdevice, RM_CTRL_DISABLE_CHANNELS,
 			    list->params, layout->disable_size);
-	if (rc && rc != -ENOENT) /* no control file any more: the client has died, and its channels with it */
+	owner = rc ? process_by_pid(list->warden, list->client->pid) : NULL;
+	if (owner && process_hides(owner))
+		process_end(owner, "it hides its files, and so cannot be stopped");
+	else if (rc &&
+		 rc != -ENOENT) /* no control file any more: the client has died, and its channels with it */
 		list->rc = rc;
 	list->count = 0;
 }

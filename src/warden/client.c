@@ -102,19 +102,36 @@ static bool is_out_of_reach(const struct holder *holder, int failure)
 	return holder->process && holder->process->reach.get_fd && failure != -EBADF && failure != -ESRCH;
 }
 
+/* What two searches have found together. */
+static int either(int one, int other)
+{
+	return one >= 0 || other == -ENOENT ? one : other;
+}
+
+/* Why one's files cannot be looked at, as a search has it: who hides them may have it all the same. */
+static int why_unseen(const struct holder *holder, int failure)
+{
+	return failure == EACCES && holder->process ? -EACCES : -ENOENT;
+}
+
 /* -ENOENT: it is not there. Otherwise that could not be told. */
 static int search_table(const struct holder *holder, const char *path, struct client *client, bool is_own)
 {
 	struct device *device = holder->warden->device;
 	DIR *files = opendir(path);
-	int found = -ENOENT, unreached = -ENOENT;
+	int found = -ENOENT, unreached = !files ? why_unseen(holder, errno) : -ENOENT;
 
 	for (struct dirent *entry; files && found < 0 && (entry = readdir(files));) {
 		int number = atoi(entry->d_name);
 		struct stat st;
+		int failure;
 
-		if (entry->d_name[0] == '.' || fstatat(dirfd(files), entry->d_name, &st, 0) ||
-		    device->ops->classify(device, &st) != DEVICE_FILE_CONTROL)
+		if (entry->d_name[0] == '.')
+			continue;
+		failure = file_look(dirfd(files), entry->d_name, &st);
+		if (failure)
+			unreached = either(unreached, why_unseen(holder, failure));
+		if (failure || device->ops->classify(device, &st) != DEVICE_FILE_CONTROL)
 			continue;
 		cleanup_close int file = holder_get_fd(holder, number);
 		if (file < 0 && is_out_of_reach(holder, file))
@@ -128,12 +145,6 @@ static int search_table(const struct holder *holder, const char *path, struct cl
 	if (files)
 		closedir(files);
 	return found < 0 ? unreached : found;
-}
-
-/* What two searches have found together. */
-static int either(int one, int other)
-{
-	return one >= 0 || other == -ENOENT ? one : other;
 }
 
 /* Threads that have left their process's table (unshare(CLONE_FILES)). */

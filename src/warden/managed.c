@@ -2,6 +2,7 @@
  * mapped. Every mapping of the managed-memory device counts, and is read back from the process's own maps, so
  * that nothing needs to be seen of how it is unmapped. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +25,7 @@ static bool is_managed_map(const struct process *process, char *line, uint64_t *
 		return false;
 	line[strcspn(line, "\n")] = 0;
 	snprintf(link, sizeof(link), "/proc/%d/map_files/%lx-%lx", process->pid, from, to);
-	if (stat(link, &st) && stat(line + name_at, &st))
+	if (file_look(AT_FDCWD, link, &st) && file_look(AT_FDCWD, line + name_at, &st))
 		return false;
 	*bytes = to - from;
 	return device->ops->classify(device, &st) == DEVICE_FILE_MANAGED;
@@ -38,6 +39,8 @@ static uint64_t managed_bytes_of(const struct process *process)
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", process->pid);
 	maps = fopen(path, "re");
+	if (!maps && process_hides(process)) /* then it has what it was let have */
+		return process->managed_bytes;
 	while (maps && fgets(line, sizeof(line), maps))
 		if (is_managed_map(process, line, &bytes))
 			total += bytes;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -123,6 +125,27 @@ void process_end(struct process *process, const char *why)
 	process->is_ending = true;
 	bf_log(BF_LOG_ERROR, "ending process %d: %s", process->pid, why);
 	bf_pidfd_kill(process->pidfd, SIGKILL);
+}
+
+int file_look(int folder, const char *path, struct stat *st)
+{
+	struct statx x;
+
+	if (statx(folder, path, AT_STATX_DONT_SYNC, 0, &x))
+		return errno;
+	*st = (struct stat){ .st_mode = x.stx_mode,
+			     .st_ino = x.stx_ino,
+			     .st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),
+			     .st_rdev = makedev(x.stx_rdev_major, x.stx_rdev_minor) };
+	return 0;
+}
+
+bool process_hides(const struct process *process)
+{
+	char path[32], byte;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", process->pid); /* takes the same right as its files */
+	return readlink(path, &byte, 1) < 0 && errno == EACCES && !process_has_exited(process);
 }
 
 static int no_fd(void *context, pid_t pid, int fd)

@@ -104,6 +104,7 @@ struct run {
 	uint64_t serial;
 	int listener;
 	struct warden_reach reach;
+	bool has_hidden;  /* a program of it hides its files, and that was said */
 	struct run *next; /* warden::runs */
 };
 
@@ -186,6 +187,11 @@ struct process *process_of(struct warden *warden, const struct run *run, pid_t t
 void process_gone(struct warden *warden, struct process *process);
 bool process_has_exited(const struct process *process);
 void process_end(struct process *process, const char *why);
+/* What the kernel knows of a file by itself: a file system of the program's own (FUSE) need not let us ask, nor ever answer.
+ * 0, or why it cannot be looked at. */
+int file_look(int folder, const char *path, struct stat *st);
+/* Whether it lives and its files cannot be looked at. */
+bool process_hides(const struct process *process);
 /* The run is over: what it had to reach its processes is not to be used any more. */
 void process_cut(struct process *process);
 /* A descriptor of the process, or of a thread of it with a table of its own, held by us; -errno. */

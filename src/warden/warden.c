@@ -121,10 +121,9 @@ static enum device_file classify(struct site *site)
 	struct stat st;
 
 	snprintf(path, sizeof(path), "/proc/%u/fd/%d", request->pid, site->fd);
-	if (stat(path, &st)) {
-		site->unseen = errno;
+	site->unseen = file_look(AT_FDCWD, path, &st);
+	if (site->unseen)
 		return DEVICE_FILE_NONE;
-	}
 	site->file = site->warden->device->ops->classify(site->warden->device, &st);
 	if (site->file != DEVICE_FILE_NONE)
 		return site->file;
@@ -132,7 +131,10 @@ static enum device_file classify(struct site *site)
 	if (!standin_is(site->warden, &st))
 		return DEVICE_FILE_NONE;
 	site->process = process_of(site->warden, site->run, (pid_t)request->pid);
-	if (!site->process || !standin_restore(site, &st) || stat(path, &st))
+	if (!site->process || !standin_restore(site, &st))
+		return DEVICE_FILE_NONE;
+	site->unseen = file_look(AT_FDCWD, path, &st);
+	if (site->unseen)
 		return DEVICE_FILE_NONE;
 	return site->warden->device->ops->classify(site->warden->device, &st);
 }
@@ -189,18 +191,24 @@ static struct answer other_file(struct warden *warden, const struct seccomp_noti
 	return RETURN(-ENOTTY);
 }
 
-/* A call on a file that /proc does not show us: none is open there, or the program has made itself one that we may not
- * trace (PR_SET_DUMPABLE). It may be the device's, so nothing goes on that would mean something to the driver. */
+/* A call on a file that /proc does not show us: none is open there, or the program is one that we may not look at: it hides
+ * (PR_SET_DUMPABLE), or is another user's and we have no CAP_SYS_PTRACE. The file may be the device's, so nothing goes on
+ * that would mean something to the driver. */
 static struct answer unseen_file(struct warden *warden, const struct site *site)
 {
 	uint32_t cmd = (uint32_t)site->request->data.args[1];
 
 	if (site->request->data.nr == SYS_ioctl && !rm_is_call(cmd & 0xff, cmd >> 16 & 0x3fff))
 		return PASS;
+	if (site->unseen == ENOENT)
+		return RETURN(-EBADF);
 	warden->refusals++;
-	bf_log(BF_LOG_INFO, "thread %u: a call on a file that cannot be looked at refused: %s",
+	bf_log(site->run->has_hidden ? BF_LOG_DEBUG : BF_LOG_WARN,
+	       "thread %u: a call on a file that cannot be looked at is refused: %s; it hides, or belfryd "
+	       "lacks CAP_SYS_PTRACE",
 	       site->request->pid, strerror(site->unseen));
-	return RETURN(site->unseen == ENOENT ? -EBADF : -EACCES);
+	site->run->has_hidden = true;
+	return RETURN(-EACCES);
 }
 
 static struct answer device_ioctl(struct site *site)

@@ -588,6 +588,36 @@ static void program_that_hides_its_files_has_no_gpu(void)
 	run_well(program_hides_its_files);
 }
 
+static void program_works_and_hides(struct actor *a)
+{
+	actor_context(a);
+	actor_ring(a);
+	actor_say(a, 'w');
+	CHECK(!prctl(PR_SET_DUMPABLE, 0));
+	actor_say(a, 'h');
+	actor_say(a, 'n'); /* never: it is ended */
+}
+
+/* Whom nobody could stop is not left on the GPU; and what it has is not forgotten before that. */
+static void program_that_hides_is_ended_when_it_has_to_stop(void)
+{
+	struct warden_report report;
+	struct bf_error err;
+	struct stage s;
+
+	stage_start(&s, 8 * MIB, program_works_and_hides, 0);
+	stage_until(&s, 'w');
+	stage_until_done(&s, 0, 1);
+	stage_go_on(&s);
+	stage_until(&s, 'h');
+	warden_audit(s.warden);
+	warden_report(s.warden, &report);
+	CHECK(report.mem_used_bytes > 0);
+	CHECK_EQUAL(warden_stop(s.warden, &err), 0);
+	stage_go_on(&s);
+	CHECK(WIFSIGNALED(stage_end(&s)));
+}
+
 int main(void)
 {
 	STAGE_TEST(device_is_the_same_by_every_path);
@@ -605,6 +635,7 @@ int main(void)
 	STAGE_TEST(doorbell_page_is_harmless_in_the_programs_hands);
 	STAGE_TEST(odd_maps_of_doorbells_and_channels_are_refused);
 	STAGE_TEST(wild_pointers_hurt_only_the_caller);
-	STAGE_TEST(program_that_hides_its_files_has_no_gpu); /* gives up a right: the last */
+	STAGE_TEST(program_that_hides_its_files_has_no_gpu);	     /* gives up a right, as does */
+	STAGE_TEST(program_that_hides_is_ended_when_it_has_to_stop); /* so they are the last */
 	return 0;
 }
