@@ -304,7 +304,7 @@ struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_pr
 	*is_proposed = is_fixed(&decision);
 	*beside_id = ctx.beside == BELFRY_NOBODY ? 0 : sched->table[ctx.beside].id;
 	decision.got_id = next->id;
-	if (is_left_open)
+	if (is_left_open && !(decision.clamps & SCHED_CLAMP_PROMISE))
 		decision.proposed_id = next->id;
 	decision.got_ns = ctx.slice_ns;
 	told(sched, &decision, &ctx, sizeof(ctx));

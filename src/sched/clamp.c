@@ -59,6 +59,7 @@ static uint32_t clamp_choice(const struct belfry_vgpu *table, struct belfry_pick
 	if (overdue != BELFRY_NOBODY && (clamps || !(table[ctx->choice].flags & BELFRY_OVERDUE) ||
 					 is_more_overdue(&table[overdue], &table[ctx->choice]))) {
 		ctx->choice = overdue;
+		ctx->beside = BELFRY_NOBODY; /* that was said of another */
 		ctx->slice_ns = debt_slice(&ctx->head, &table[overdue]);
 		return clamps | SCHED_CLAMP_PROMISE;
 	}

@@ -247,6 +247,28 @@ static uint64_t after(const struct sched *sched, int64_t ns)
 	return ns > 0 ? sched->now_ns + (uint64_t)ns : sched->now_ns;
 }
 
+static bool has_rider_on(const struct sched *sched)
+{
+	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+		if (v->is_rider && vgpu_is_on(v))
+			return true;
+	return false;
+}
+
+/* When its slice may be over. Beside a rider it runs on more slowly, or not at all: that is looked at now and then. */
+static uint64_t slice_end_ns(const struct sched *sched, const struct sched_vgpu *holder)
+{
+	enum { LEAST_NS = 50000 };
+	bool waits_to_cut = sched->cuts_later && is_new(sched, holder);
+	int64_t left = holder->slice_left_ns;
+
+	if (waits_to_cut)
+		left += (int64_t)sched->options.slice_min_ns - (int64_t)holder->slice_ns;
+	if (left < LEAST_NS && has_rider_on(sched))
+		left = LEAST_NS;
+	return after(sched, left);
+}
+
 static uint64_t holder_wake_ns(const struct sched *sched)
 {
 	const struct sched_vgpu *holder = sched->holder;
@@ -255,10 +277,7 @@ static uint64_t holder_wake_ns(const struct sched *sched)
 		return SCHED_NEVER;
 	if (!vgpu_wants(holder))
 		return holder->idle_ns + patience_ns(sched, holder);
-	return after(sched, sched->cuts_later && is_new(sched, holder)
-				    ? (int64_t)sched->options.slice_min_ns - (int64_t)holder->slice_ns +
-					      holder->slice_left_ns
-				    : holder->slice_left_ns);
+	return slice_end_ns(sched, holder);
 }
 
 uint64_t sched_token_wake_ns(const struct sched *sched)

@@ -404,8 +404,7 @@ static void slow_stops_are_not_held_against_a_policy(void **state)
 	sim_free(sim);
 }
 
-/* A rider that always has work and takes next to nothing of the GPU, as one that copies: those in line have their slices
- * beside it, and where it takes all there is no policy answers for their wait. */
+/* A rider that always has work and takes little of the GPU, as one that copies: those in line have their slices beside it. */
 static void riders_are_not_held_against_a_policy(void **state)
 {
 	static struct hostile hostile;
@@ -566,6 +565,33 @@ static void a_slice_of_its_own_policy_is_made_to_fit(void **state)
 	assert_int_equal(fits.others + short_one.others, 0);
 }
 
+/* Nobody has said that of whoever comes first because of a promise. */
+static void company_is_of_whom_it_was_proposed_for(void **state)
+{
+	struct belfry_vgpu table[3] = {
+		{ .id = 1, .flags = BELFRY_MAY_HAVE, .domain = 1, .request_ppm = 200000 },
+		{ .id = 2,
+		  .flags = BELFRY_MAY_HAVE | BELFRY_OVERDUE,
+		  .domain = 1,
+		  .request_ppm = 200000,
+		  .owed_ns = 100 * MS },
+		{ .id = 3, .flags = BELFRY_MAY_HAVE, .domain = 1, .request_ppm = 200000 },
+	};
+	struct belfry_pick ctx = { .head = { .count = 3, .round_ns = 100 * MS, .slice_min_ns = 2 * MS },
+				   .choice = 0,
+				   .beside = 0 };
+
+	(void)state;
+	assert_int_equal(sched_clamp_pick(table, &ctx), SCHED_CLAMP_PROMISE);
+	assert_int_equal(ctx.choice, 1);
+	assert_int_equal(ctx.beside, BELFRY_NOBODY);
+	table[1].flags = BELFRY_MAY_HAVE;
+	ctx.choice = ctx.beside = 0;
+	ctx.slice_ns = 5 * MS;
+	assert_int_equal(sched_clamp_pick(table, &ctx), 0);
+	assert_int_equal(ctx.beside, 0);
+}
+
 /* Whoever is furthest behind, and beside it the first other of its domain, or nobody. */
 struct couple {
 	bool is_alone;
@@ -651,6 +677,7 @@ int main(void)
 		cmocka_unit_test(what_a_policy_let_somebody_have_is_not_held_against_him),
 		cmocka_unit_test(what_a_policy_leaves_open_is_as_it_would_be),
 		cmocka_unit_test(a_slice_of_its_own_policy_is_made_to_fit),
+		cmocka_unit_test(company_is_of_whom_it_was_proposed_for),
 		cmocka_unit_test(who_runs_beside_whom_is_a_policys_to_say),
 	};
 
