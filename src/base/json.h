@@ -1,5 +1,4 @@
-/* The members of a JSON object, one line each. json-c says nothing where memory is short: what is missing then is noticed
- * when the text is made. */
+/* The members of a JSON object, one line each. Where memory is short they are null, or missing. */
 #ifndef BELFRY_BASE_JSON_H
 #define BELFRY_BASE_JSON_H
 
@@ -12,7 +11,10 @@
 
 static inline void json_add(struct json_object *to, const char *key, struct json_object *value)
 {
-	json_object_object_add(to, key, value);
+	if (to)
+		json_object_object_add(to, key, value);
+	else
+		json_object_put(value);
 }
 
 static inline void json_add_number(struct json_object *to, const char *key, uint64_t value)

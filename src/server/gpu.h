@@ -251,6 +251,7 @@ void gpu_hall_accept(struct gpu *gpu);
 
 /* gpu_vgpus.c: called with the lock held, and return with it */
 struct vgpu *vgpu_find(const struct gpu *gpu, const char *name);
+struct vgpu *vgpu_by_id(const struct gpu *gpu, uint64_t id); /* 0: nobody's */
 struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *spec, uid_t owner,
 			 bool is_ephemeral, struct bf_error *err);
 int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct bf_error *err);

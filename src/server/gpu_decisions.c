@@ -9,14 +9,6 @@
 
 enum { FOLLOWERS_MAX = 64, FOLLOWERS_OF_ONE = 8 };
 
-static struct vgpu *by_id(const struct gpu *gpu, uint64_t id)
-{
-	for (struct vgpu *v = gpu->vgpus; id && v; v = v->next)
-		if (v->id == id)
-			return v;
-	return NULL;
-}
-
 /* That nobody is stopped is asked often, and no news. */
 static bool is_news(const struct sched_decision *is)
 {
@@ -27,8 +19,8 @@ static bool is_news(const struct sched_decision *is)
 
 static void keep(struct gpu *gpu, const struct sched_decision *is)
 {
-	const struct vgpu *got = by_id(gpu, is->got_id),
-			  *proposed = is->proposed_id == is->got_id ? got : by_id(gpu, is->proposed_id);
+	const struct vgpu *got = vgpu_by_id(gpu, is->got_id),
+			  *proposed = is->proposed_id == is->got_id ? got : vgpu_by_id(gpu, is->proposed_id);
 	struct seat *seat = is->decider == SCHED_BY_OWN_POLICY && got ? got->seat : gpu->seat;
 	struct decision *to;
 

@@ -1,5 +1,4 @@
 /* Why a vGPU waits, or does not, in plain words. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

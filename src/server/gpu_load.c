@@ -169,20 +169,11 @@ static void take_place(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat, ch
 	seat_free(before);
 }
 
-/* The main thread alone removes vGPUs, and is here. */
-static struct vgpu *find_by_id(const struct gpu *gpu, uint64_t id)
-{
-	struct vgpu *vgpu = gpu->vgpus;
-
-	while (vgpu && vgpu->id != id)
-		vgpu = vgpu->next;
-	return vgpu;
-}
-
 /* `body` is what there is to say then. */
 static void seat_policy(struct load *load, char **body, size_t *bytes)
 {
-	struct vgpu *vgpu = load->vgpu_id ? find_by_id(load->gpu, load->vgpu_id) : NULL;
+	/* The main thread alone removes vGPUs, and is here. */
+	struct vgpu *vgpu = vgpu_by_id(load->gpu, load->vgpu_id);
 	struct seat *seat;
 
 	if (load->vgpu_id && !vgpu) {
@@ -214,6 +205,8 @@ void load_settle(struct load *load)
 	load->log = NULL;
 	if (load->policy && !load->is_dropped)
 		seat_policy(load, &body, &bytes);
+	if (!load->err.code && !body)
+		bf_fail(&load->err, ENOMEM, "it is loaded, but there is no memory to say more");
 	if (load->talker)
 		talker_loaded(load->gpu, load, body, bytes);
 	else if (load->err.code && !load->is_dropped)

@@ -1,6 +1,5 @@
 /* Objects on their way to being policies, one after another. The kernel's verifier can take seconds over one, so it is asked
  * on a thread of its own; all else here is the main thread's, which serves others meanwhile. */
-#include <stdlib.h>
 #include <sys/prctl.h>
 
 #include "server/gpu_policy.h"

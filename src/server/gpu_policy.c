@@ -1,9 +1,7 @@
 /* What clients ask about policies: load one, unload it, tell of it, follow what it decides. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -79,6 +77,8 @@ static void unload(struct gpu *gpu, const struct talker *talker, const struct pr
 
 	if (err->code || check_may_load(talker, err))
 		return;
+	if (!vgpu)
+		loader_drop(gpu, NULL); /* what the configuration says is not to come after this */
 	before = seat_take(gpu, vgpu, NULL);
 	if (!before) {
 		fail_without(gpu, vgpu, "", err);

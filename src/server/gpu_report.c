@@ -1,6 +1,4 @@
 /* Everything that is counted, as JSON: `belfry ls`, `stats` and `top`, and the metrics are made of this. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

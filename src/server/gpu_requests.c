@@ -1,12 +1,10 @@
 /* Connections that were handed to us, and what is asked on them. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/message.h"
 #include "base/own.h"
 #include "server/gpu_policy.h"

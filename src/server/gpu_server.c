@@ -169,7 +169,6 @@ static void finish(struct gpu *gpu)
 	for (unsigned i = 0; gpu->talkers && i < GPU_TALKERS_MAX; i++)
 		if (gpu->talkers[i].sock >= 0)
 			talker_drop(gpu, &gpu->talkers[i]);
-	loader_end(gpu);
 	turner_end(gpu);
 	policies_end(gpu);
 	sched_free(gpu->sched);
@@ -180,6 +179,8 @@ static void finish(struct gpu *gpu)
 		gpu->device->ops->close(gpu->device);
 	if (gpu->socket[0])
 		unlink(gpu->socket);
+	loader_end(
+		gpu); /* the last to be waited for: the verifier may take longer than belfryd waits for us */
 	trace_close(&gpu->trace);
 	free(gpu->talkers);
 	free(gpu->polls);

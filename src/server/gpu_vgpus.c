@@ -33,6 +33,14 @@ struct sched_share gpu_sched_share(const struct spec *spec)
 				     .interleave = spec->interleave };
 }
 
+struct vgpu *vgpu_by_id(const struct gpu *gpu, uint64_t id)
+{
+	for (struct vgpu *v = gpu->vgpus; id && v; v = v->next)
+		if (v->id == id)
+			return v;
+	return NULL;
+}
+
 struct vgpu *vgpu_find(const struct gpu *gpu, const char *name)
 {
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next)

@@ -1,6 +1,5 @@
 /* What is to become of a request: answered here, refused, or given to a GPU server. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -193,10 +193,11 @@ has_line 'proposed: [ab] 0.1 ms; clamped: slice' "$work/out" || fail "what was c
 timeout 20 "$belfry" explain b >"$work/out"
 has_line 'a slice may not be so short' "$work/out" || fail "explain does not tell what was clamped: $(cat "$work/out")"
 status 0 "$belfry" policy load "$objects/leaves_open.bpf.o" --set units=3
-until_so is_so 'h["pick"]["clamped"] > 10'
-timeout 20 "$belfry" explain b >"$work/out"
-has_line 'such units or such company' "$work/out" && ! has_line 'had proposed' "$work/out" ||
-	fail "explain tells of proposals that were not made: $(cat "$work/out")"
+told_units() { timeout 20 "$belfry" explain b >"$work/out" && has_line 'such units or such company' "$work/out"; }
+if [ "$done_least" -gt 0 ]; then # where promises are not all there is to decide by
+	until_so told_units
+	has_line 'had proposed' "$work/out" && fail "explain tells of proposals that were not made: $(cat "$work/out")"
+fi
 status 0 "$belfry" policy load "$objects/least.bpf.o" --set slice_us=100
 status 1 "$belfry" policy load "$objects/least.bpf.o" --set no_such=1
 says 'no_such' "a tunable that is not there"
