@@ -570,12 +570,14 @@ static void give_up_tracing(void)
 static void program_hides_its_files(struct actor *a)
 {
 	struct rm_arg_alloc arg = { .class_id = 0x41 };
+	uint8_t idle[56] = { 0 }; /* has the driver wait */
 	int control = actor_open(a, SOFT_FILE_CONTROL), none = dup(control);
 
 	close(none);
 	CHECK_EQUAL(actor_call(none, RM_ESC_ALLOC, &arg, sizeof(arg)), -EBADF);
 	CHECK(!prctl(PR_SET_DUMPABLE, 0));
 	CHECK_EQUAL(actor_call(control, RM_ESC_ALLOC, &arg, sizeof(arg)), -EACCES);
+	CHECK_EQUAL(actor_call(control, RM_ESC_IDLE_CHANNELS, idle, sizeof(idle)), -EACCES);
 	CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, control, 0) == MAP_FAILED);
 	CHECK_EQUAL(errno, EACCES);
 	CHECK(!prctl(PR_SET_DUMPABLE, 1));
