@@ -380,8 +380,8 @@ static void idle_vgpus_do_not_keep_a_policy_from_being_asked(void **state)
 	}
 }
 
-/* On a GPU where one who is to leave takes seconds to, everybody waits long, and no policy can help it. */
-static void slow_stops_are_not_held_against_a_policy(void **state)
+/* On a GPU where one who is to leave, or to be let go, takes seconds to, everybody waits long, and no policy can help it. */
+static void run_slowly(uint64_t stop_ns, uint64_t resume_ns)
 {
 	static struct hostile hostile;
 	struct sched_policy policy = { 1u << BELFRY_HOOK_PICK, leave_it, put_out, &hostile, hostile.table };
@@ -390,10 +390,11 @@ static void slow_stops_are_not_held_against_a_policy(void **state)
 	struct sim_load load = { .in_flight = 2, .kernel_least_ns = 20 * S, .kernel_most_ns = 30 * S };
 	struct sim *sim;
 
-	(void)state;
+	hostile.failed = 0;
 	options.how = SCHED_TOKENS;
 	sim = sim_new(&options, 92, 120 * S);
-	sim->manners.stop_ns = 4 * S;
+	sim->manners.stop_ns = stop_ns;
+	sim->manners.resume_ns = resume_ns;
 	for (unsigned i = 0; i < 3; i++)
 		sim_add(sim, &none, &load);
 	sim_set_policy(sim, &policy);
@@ -404,53 +405,86 @@ static void slow_stops_are_not_held_against_a_policy(void **state)
 	sim_free(sim);
 }
 
-/* A rider that always has work and takes little of the GPU, as one that copies: those in line have their slices beside it. */
-static void riders_are_not_held_against_a_policy(void **state)
+static void slow_stops_are_not_held_against_a_policy(void **state)
+{
+	(void)state;
+	run_slowly(4 * S, 1 * MS);
+	run_slowly(1 * MS, 4 * S);
+}
+
+/* Two in line beside a rider that has work for so much of each millisecond and uses so much of the GPU, for 20 s under a
+ * policy that leaves all to the built-in. How long one waited at most; each must have had so many slices. */
+static uint64_t longest_wait_beside_rider(const struct sched_share *latency, const struct sched_share *share,
+					  uint64_t work_us, uint64_t used_us, uint64_t slices_least)
 {
 	static struct hostile hostile;
 	struct sched_policy policy = { 1u << BELFRY_HOOK_PICK, leave_it, put_out, &hostile, hostile.table };
-	struct sched_share latency = sim_latency(10), share = sim_request(20);
 	struct sched_options options = sched_default;
+	uint64_t now_ns = SIM_BEGIN_NS, longest_ns = 0;
+	struct sched_vgpu *rider, *line[2];
+	struct sched_report report;
+	struct sched_order order;
+	struct sched *sched;
 
-	(void)state;
+	hostile.failed = 0;
 	options.is_measured = true;
-	for (uint64_t used_us = 0; used_us <= 400; used_us += 200) { /* of each millisecond */
-		uint64_t now_ns = SIM_BEGIN_NS;
-		struct sched *sched = sched_new(&options, now_ns);
-		struct sched_vgpu *rider = sched_add(sched, &latency, NULL, now_ns);
-		struct sched_vgpu *line[2];
-		struct sched_order order;
-		struct sched_report report;
-
-		sched_set_present(sched, rider, true, now_ns);
+	sched = sched_new(&options, now_ns);
+	rider = sched_add(sched, latency, NULL, now_ns);
+	sched_set_present(sched, rider, true, now_ns);
+	for (unsigned i = 0; i < 2; i++) {
+		line[i] = sched_add(sched, share, NULL, now_ns);
+		sched_set_present(sched, line[i], true, now_ns);
+		sched_waits(sched, line[i], now_ns);
+	}
+	sched_set_policy(sched, &policy, now_ns);
+	for (unsigned ms = 0; ms < 20000; ms++) {
 		sched_runs(sched, rider, now_ns);
-		for (unsigned i = 0; i < 2; i++) {
-			line[i] = sched_add(sched, &share, NULL, now_ns);
-			sched_set_present(sched, line[i], true, now_ns);
-			sched_waits(sched, line[i], now_ns);
+		if (work_us < 1000)
+			sched_done(sched, rider, now_ns + work_us * 1000);
+		now_ns += 1 * MS;
+		sched_used(sched, rider, used_us * 1000, now_ns);
+		while (sched_next(sched, now_ns, &order)) {
+			if (order.kind == SCHED_STOP)
+				sched_stopped(sched, order.vgpu, now_ns);
+			else if (order.kind == SCHED_OPEN)
+				sched_resumed(sched, order.vgpu, now_ns);
 		}
-		sched_set_policy(sched, &policy, now_ns);
-		for (unsigned ms = 0; ms < 10000; ms++) {
-			now_ns += 1 * MS;
-			sched_used(sched, rider, used_us * 1000, now_ns);
-			while (sched_next(sched, now_ns, &order)) {
-				if (order.kind == SCHED_STOP)
-					sched_stopped(sched, order.vgpu, now_ns);
-				else if (order.kind == SCHED_OPEN)
-					sched_resumed(sched, order.vgpu, now_ns);
-			}
-		}
-		assert_int_equal(hostile.failed, 0);
-		sched_report(sched, rider, &report);
-		assert_true(report.is_rider);
 		for (unsigned i = 0; i < 2; i++) {
 			sched_report(sched, line[i], &report);
-			print_message("rider %lu %%: %.1f s of 10, %lu slices\n", (unsigned long)used_us / 10,
-				      (double)report.held_ns / 1e9, (unsigned long)report.grants);
-			assert_true(report.held_ns > 4 * S && report.grants > 20);
+			if (report.state == SCHED_IS_WAITING && now_ns - report.since_ns > longest_ns)
+				longest_ns = now_ns - report.since_ns;
 		}
-		sched_free(sched);
 	}
+	sched_report(sched, rider, &report);
+	assert_true(report.is_rider);
+	for (unsigned i = 0; i < 2; i++) {
+		sched_report(sched, line[i], &report);
+		assert_true(report.grants >= slices_least);
+	}
+	print_message("rider with work for %u us and %u used of each ms: the longest wait is %.0f ms\n",
+		      (unsigned)work_us, (unsigned)used_us, (double)longest_ns / 1e6);
+	assert_int_equal(hostile.failed, 0);
+	sched_free(sched);
+	return longest_ns;
+}
+
+/* One that always has work and takes little of the GPU, as one that copies: slices run out beside it. */
+static void who_rides_and_leaves_the_gpu_alone_keeps_nobody_waiting(void **state)
+{
+	struct sched_share latency = sim_latency(10), share = sim_request(20);
+
+	(void)state;
+	for (uint64_t used_us = 0; used_us <= 400; used_us += 200)
+		assert_true(longest_wait_beside_rider(&latency, &share, 1000, used_us, 40) < 400 * MS);
+}
+
+/* One that takes nearly all, as it may: everybody else waits long, and no policy can help it. */
+static void what_riders_take_is_not_held_against_a_policy(void **state)
+{
+	struct sched_share latency = sim_latency(90), share = sim_request(1);
+
+	(void)state;
+	assert_true(longest_wait_beside_rider(&latency, &share, 980, 980, 2) > 2 * S);
 }
 
 /* Nobody pays for what a policy let him have: after an hour of the one, the other has not an hour to catch up with. */
@@ -673,7 +707,8 @@ int main(void)
 		cmocka_unit_test(who_decides_as_the_built_in_changes_nothing),
 		cmocka_unit_test(idle_vgpus_do_not_keep_a_policy_from_being_asked),
 		cmocka_unit_test(slow_stops_are_not_held_against_a_policy),
-		cmocka_unit_test(riders_are_not_held_against_a_policy),
+		cmocka_unit_test(who_rides_and_leaves_the_gpu_alone_keeps_nobody_waiting),
+		cmocka_unit_test(what_riders_take_is_not_held_against_a_policy),
 		cmocka_unit_test(what_a_policy_let_somebody_have_is_not_held_against_him),
 		cmocka_unit_test(what_a_policy_leaves_open_is_as_it_would_be),
 		cmocka_unit_test(a_slice_of_its_own_policy_is_made_to_fit),
