@@ -80,6 +80,14 @@ int64_t bf_euid_of(pid_t pid)
 	return rc ? rc : (int64_t)real_and_effective[1];
 }
 
+bool bf_is_hidden(pid_t pid)
+{
+	char path[32], byte;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid); /* takes the same right as its files */
+	return readlink(path, &byte, 1) < 0 && errno == EACCES;
+}
+
 int bf_same_files(pid_t a, pid_t b)
 {
 	long rc = syscall(SYS_kcmp, a, b, KCMP_FILES, 0, 0);

@@ -2,6 +2,7 @@
 #ifndef BELFRY_BASE_PROCESS_H
 #define BELFRY_BASE_PROCESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -16,6 +17,8 @@ pid_t bf_tgid_of(pid_t tid);
 /* Its effective user, or -errno. From its status and not by who owns its folder in /proc: a process may choose to have
  * that owned by root (PR_SET_DUMPABLE). */
 int64_t bf_euid_of(pid_t pid);
+/* Whether its files are not ours to look at: it may not be traced (PR_SET_DUMPABLE), or is another user's. */
+bool bf_is_hidden(pid_t pid);
 /* 1 if both threads use one descriptor table, 0 if not, -errno if that cannot be told. */
 int bf_same_files(pid_t a, pid_t b);
 /* 1 if the two descriptors of one process are the same open file. */

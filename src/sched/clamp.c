@@ -3,8 +3,6 @@
 
 enum {
 	SLACK_PARTS = 4, /* a vGPU may be behind by this part of what a window promises it */
-	TIMESLICE_MOST_US = 1000000,
-	LEVEL_MOST = 2,
 };
 
 double vgpu_owed_part(const struct sched *sched, const struct sched_vgpu *vgpu)
@@ -148,9 +146,9 @@ uint32_t sched_clamp_tick(const struct belfry_vgpu *table, struct belfry_tick *c
 	const struct belfry_vgpu *v = &table[ctx->head.vgpu];
 	struct belfry_tick asked = *ctx;
 
-	if (ctx->timeslice_us > TIMESLICE_MOST_US)
-		ctx->timeslice_us = TIMESLICE_MOST_US;
-	if (ctx->interleave < -1 || ctx->interleave > LEVEL_MOST)
+	if (ctx->timeslice_us > SCHED_TIMESLICE_MOST_US)
+		ctx->timeslice_us = SCHED_TIMESLICE_MOST_US;
+	if (ctx->interleave < -1 || ctx->interleave > SCHED_LEVEL_MOST)
 		ctx->interleave = -1;
 	if (ctx->ride < -1 || ctx->ride > 1)
 		ctx->ride = -1;

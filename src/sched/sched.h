@@ -21,6 +21,9 @@
 #define SCHED_NEVER UINT64_MAX
 #define SCHED_WHOLE_PPM 1000000u
 
+/* Of turns that a policy may propose. */
+enum { SCHED_TIMESLICE_MOST_US = 1000000, SCHED_LEVEL_MOST = 2 };
+
 enum sched_class { SCHED_THROUGHPUT, SCHED_LATENCY };
 enum sched_how {
 	SCHED_AUTO,   /* as above; those without any request or limit are left to the hardware's turns */

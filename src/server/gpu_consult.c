@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "server/gpu_policy.h"
 
-enum { TIMESLICE_MOST_US = 1000000, LEVEL_MOST = 2 };
 /* The driver rounds what it gives up to this. */
 enum { ROOM_UNIT = 2 << 20 };
 
@@ -138,10 +137,18 @@ static bool mem_alloc(void *context, const struct warden_mem_ask *asked)
 	return false;
 }
 
-static bool are_turns(const struct belfry_ctx_init *ctx)
+/* What there is not is as it would be. */
+static uint32_t clamp_turns(struct belfry_ctx_init *ctx)
 {
-	return ctx->timeslice_us <= TIMESLICE_MOST_US && ctx->interleave >= -1 &&
-	       ctx->interleave <= LEVEL_MOST;
+	struct belfry_ctx_init proposed = *ctx;
+
+	if (ctx->timeslice_us > SCHED_TIMESLICE_MOST_US)
+		ctx->timeslice_us = 0;
+	if (ctx->interleave < -1 || ctx->interleave > SCHED_LEVEL_MOST)
+		ctx->interleave = -1;
+	return ctx->timeslice_us != proposed.timeslice_us || ctx->interleave != proposed.interleave
+		       ? SCHED_CLAMP_TURNS
+		       : 0;
 }
 
 /* What was set by hand stays. */
@@ -152,6 +159,7 @@ static bool ctx_init(void *context, struct warden_ctx_ask *asked)
 		.id = vgpu->id, .pid = (uint32_t)asked->pid, .contexts = asked->contexts, .interleave = -1
 	};
 	enum sched_decider decider = consult(vgpu, BELFRY_HOOK_CTX_INIT, &ctx, sizeof(ctx));
+	uint32_t clamps;
 
 	if (decider == SCHED_BUILT_IN)
 		return true;
@@ -159,12 +167,13 @@ static bool ctx_init(void *context, struct warden_ctx_ask *asked)
 		tell(vgpu, BELFRY_HOOK_CTX_INIT, decider, 0, &ctx, sizeof(ctx));
 		return false;
 	}
-	if (!are_turns(&ctx))
-		tell(vgpu, BELFRY_HOOK_CTX_INIT, decider, SCHED_CLAMP_TURNS, &ctx, sizeof(ctx));
+	clamps = clamp_turns(&ctx);
+	if (clamps)
+		tell(vgpu, BELFRY_HOOK_CTX_INIT, decider, clamps, &ctx, sizeof(ctx));
 	pthread_mutex_lock(&vgpu->gpu->policy_lock);
-	if (!vgpu->spec.timeslice_us && ctx.timeslice_us <= TIMESLICE_MOST_US)
+	if (!vgpu->spec.timeslice_us)
 		asked->timeslice_us = ctx.timeslice_us;
-	if (vgpu->spec.interleave < 0 && ctx.interleave >= 0 && ctx.interleave <= LEVEL_MOST)
+	if (vgpu->spec.interleave < 0 && ctx.interleave >= 0)
 		asked->interleave = ctx.interleave;
 	pthread_mutex_unlock(&vgpu->gpu->policy_lock);
 	return true;

@@ -199,15 +199,6 @@ static struct run *new_run(const struct talker *talker, const struct protocol_st
 	return run;
 }
 
-/* Whether its files can be: this takes the same right. */
-static bool can_see(pid_t pid)
-{
-	char path[32], byte;
-
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	return readlink(path, &byte, 1) >= 0 || errno != EACCES;
-}
-
 int run_start(struct talker *talker, const struct protocol_started *started, int listener,
 	      struct bf_error *err)
 {
@@ -225,7 +216,7 @@ int run_start(struct talker *talker, const struct protocol_started *started, int
 			       started->front_pid == talker->who.pid
 				       ? ""
 				       : "; belfry and belfryd have to be in one PID namespace");
-	if (!can_see(started->program_pid))
+	if (bf_is_hidden(started->program_pid))
 		return bf_fail(err, EACCES,
 			       "process %d cannot be looked at; belfryd needs CAP_SYS_PTRACE, or to be the "
 			       "same user's",

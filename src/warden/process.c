@@ -142,10 +142,7 @@ int file_look(int folder, const char *path, struct stat *st)
 
 bool process_hides(const struct process *process)
 {
-	char path[32], byte;
-
-	snprintf(path, sizeof(path), "/proc/%d/exe", process->pid); /* takes the same right as its files */
-	return readlink(path, &byte, 1) < 0 && errno == EACCES && !process_has_exited(process);
+	return bf_is_hidden(process->pid) && !process_has_exited(process);
 }
 
 static int no_fd(void *context, pid_t pid, int fd)
