@@ -392,15 +392,20 @@ goes_on b
 # Others may look, and change nothing.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	other=(setpriv --reuid 65534 --regid 65534 --clear-groups env -u BELFRY_GPU -u BELFRY_SOFT HOME=/ BELFRY_RUNTIME_DIR=)
-	status 0 "${other[@]}" "$belfry" policy ls
-	status 1 "${other[@]}" "$belfry" policy load fair
+	his="$work/his" # from a copy that he may read, wherever this was built
+	mkdir -p "$his/policies"
+	cp "$belfry" "$BELFRY_BUILD_DIR/tests/e2e/policy_client" "$his"
+	cp "$BELFRY_BUILD_DIR"/policies/*.bpf.o "$his/policies"
+	chmod -R go+rX "$his"
+	status 0 "${other[@]}" "$his/belfry" policy ls
+	status 1 "${other[@]}" "$his/belfry" policy load fair
 	says 'only root and the user belfryd runs as' "a policy of somebody else's"
-	status 1 "${other[@]}" "$belfry" policy unload
+	status 1 "${other[@]}" "$his/belfry" policy unload
 	says 'only root and the user belfryd runs as' "somebody else unloads"
-	timeout 20 "${other[@]}" "$belfry" policy check fair >"$work/out" 2>&1 || fail "check without rights: $(cat "$work/out")"
-	status 0 "${other[@]}" "$belfry" policy trace --for 100ms
+	timeout 20 "${other[@]}" "$his/belfry" policy check fair >"$work/out" 2>&1 || fail "check without rights: $(cat "$work/out")"
+	status 0 "${other[@]}" "$his/belfry" policy trace --for 100ms
 	# However many connections he opens, the others are served.
-	"${other[@]}" "$BELFRY_BUILD_DIR/tests/e2e/policy_client" crowd 100 60 >"$work/crowd" &
+	"${other[@]}" "$his/policy_client" crowd 100 60 >"$work/crowd" &
 	crowd=$!
 	until_so test -s "$work/crowd"
 	has_line '^8 let in; too many follow' "$work/crowd" || fail "a crowd of followers: $(cat "$work/crowd")"
