@@ -1,6 +1,7 @@
 /* Classes a client can allocate. The list is that of the driver's own table (rmapi/resource_list.h, the same
- * in 570 to 595 but for what is noted), without its display, vGPU host and test classes, which are "unknown"
- * here and passed on. A class that is not in the driver's table is refused by the driver. */
+ * in 570 to 595 but for what is noted), without its display, vGPU host and test classes, which are unknown
+ * here and refused. Parameters of the classes that are not refused hold no address that the driver follows,
+ * but for 0x71, whose address is that of the caller's pages. */
 #include "rm/rm.h"
 
 /* Which parameters a class takes. UNKNOWN is 0, so that leaving it out means it. */
@@ -18,112 +19,149 @@ enum params {
 	PARAMS_VIDEO,
 	PARAMS_CONTEXT_SHARE,
 	PARAMS_VA_SPACE,
+	PARAMS_P2P,
+	PARAMS_FIXED, /* the same in every series */
 };
 
 struct entry {
 	struct rm_class class;
 	enum params params;
+	uint16_t bytes; /* PARAMS_FIXED */
 };
 
 #define CLASS(id, kind, params, name) \
 	{ \
-		{ (id), RM_KIND_##kind, (name) }, PARAMS_##params \
+		{ (id), RM_KIND_##kind, (name), { -1, -1 } }, PARAMS_##params, 0 \
 	}
+#define FIXED(id, kind, bytes, name) \
+	{ \
+		{ (id), RM_KIND_##kind, (name), { -1, -1 } }, PARAMS_FIXED, (bytes) \
+	}
+/* One whose parameters name a client. */
+#define CLIENT_AT(id, kind, params, bytes, name, first, second) \
+	{ \
+		{ (id), RM_KIND_##kind, (name), { (first), (second) } }, PARAMS_##params, (bytes) \
+	}
+#define REFUSED(id, name) CLASS(id, REFUSED, UNKNOWN, name)
 
 /* In order of id: rm_class_find searches by halves. */
 static const struct entry entries[] = {
 	/* The driver turns every one of the three roots into 0x41 for callers from user space (escape.c). */
-	CLASS(0x0000, ROOT, UNKNOWN, "NV01_ROOT"),
-	CLASS(0x0001, ROOT, UNKNOWN, "NV01_ROOT_NON_PRIV"),
-	CLASS(0x0002, OTHER, UNKNOWN, "NV01_CONTEXT_DMA"), /* names memory, makes none */
+	FIXED(0x0000, ROOT, 4, "NV01_ROOT"),
+	FIXED(0x0001, ROOT, 4, "NV01_ROOT_NON_PRIV"),
+	FIXED(0x0002, OTHER, 32, "NV01_CONTEXT_DMA"), /* names memory and ends with it; makes none */
 	CLASS(0x0004, OTHER, NONE, "NV01_TIMER"),
-	CLASS(0x0005, EVENT, UNKNOWN, "NV01_EVENT"),
-	CLASS(0x0020, OTHER, UNKNOWN, "NV0020_GPU_MANAGEMENT"),
+	/* Its parameters choose the class of event: 0x79, which is listed, or a callback in the kernel. */
+	REFUSED(0x0005, "NV01_EVENT"),
+	/* Management of every GPU, detached ones included. Not needed. */
+	REFUSED(0x0020, "NV0020_GPU_MANAGEMENT"),
 	CLASS(0x003e, SYSMEM, MEMORY, "NV01_MEMORY_SYSTEM"),
 	/* All of BAR0, doorbells of every channel included. Anyone may make one; whether it maps is checked
 	 * later and by privilege, so a root program could ring past the gate. */
-	CLASS(0x003f, REFUSED, NONE, "NV01_MEMORY_LOCAL_PRIVILEGED"),
+	REFUSED(0x003f, "NV01_MEMORY_LOCAL_PRIVILEGED"),
 	/* The only class that makes device memory: it insists on the video memory location, and 0x3e insists
 	 * on any other (video_mem.c, system_mem.c). */
 	CLASS(0x0040, VIDMEM, MEMORY, "NV01_MEMORY_LOCAL_USER"),
-	CLASS(0x0041, ROOT, UNKNOWN, "NV01_ROOT_CLIENT"),
+	FIXED(0x0041, ROOT, 4, "NV01_ROOT_CLIENT"),
 	/* Host memory behind a Grace-like host, "not supported" on any other card. Gone in 595. */
 	CLASS(0x0042, SYSMEM, MEMORY, "NV_MEMORY_EXTENDED_USER"),
 	/* Root only. Has the driver copy and fill memory on a channel of its own, which no gate holds. */
-	CLASS(0x0050, REFUSED, UNKNOWN, "NV_CE_UTILS"),
-	CLASS(0x0070, OTHER, UNKNOWN, "NV01_MEMORY_VIRTUAL"), /* addresses only */
-	CLASS(0x0071, OS_MEMORY, UNKNOWN, "NV01_MEMORY_SYSTEM_OS_DESCRIPTOR"),
+	REFUSED(0x0050, "NV_CE_UTILS"),
+	FIXED(0x0070, OTHER, 24, "NV01_MEMORY_VIRTUAL"),		  /* addresses only */
+	FIXED(0x0071, OS_MEMORY, 40, "NV01_MEMORY_SYSTEM_OS_DESCRIPTOR"), /* u64 address at 16 */
 	/* The boot console's framebuffer, kernel only. */
-	CLASS(0x0076, REFUSED, NONE, "NV01_MEMORY_FRAMEBUFFER_CONSOLE"),
-	CLASS(0x0078, EVENT, UNKNOWN, "NV01_EVENT_KERNEL_CALLBACK"),
-	CLASS(0x0079, EVENT, UNKNOWN, "NV01_EVENT_OS_EVENT"),
-	CLASS(0x007d, ENGINE, NONE, "NV04_SOFTWARE_TEST"),
-	CLASS(0x007e, EVENT, UNKNOWN, "NV01_EVENT_KERNEL_CALLBACK_EX"),
-	CLASS(0x0080, DEVICE, DEVICE, "NV01_DEVICE_0"),
+	REFUSED(0x0076, "NV01_MEMORY_FRAMEBUFFER_CONSOLE"),
+	/* Calls an address in the kernel. */
+	REFUSED(0x0078, "NV01_EVENT_KERNEL_CALLBACK"),
+	CLIENT_AT(0x0079, EVENT, FIXED, 24, "NV01_EVENT_OS_EVENT", 0, -1), /* u64 file at 16 */
+	/* A test class. */
+	REFUSED(0x007d, "NV04_SOFTWARE_TEST"),
+	/* Calls an address in the kernel. */
+	REFUSED(0x007e, "NV01_EVENT_KERNEL_CALLBACK_EX"),
+	/* It may share the address space of another client, and stand for another's device. */
+	CLIENT_AT(0x0080, DEVICE, DEVICE, 0, "NV01_DEVICE_0", 4, 8),
 	/* Root only. Objects over page numbers the caller lists: anyone's memory, counted nowhere. */
-	CLASS(0x0081, REFUSED, UNKNOWN, "NV01_MEMORY_LIST_SYSTEM"),
-	CLASS(0x0082, REFUSED, UNKNOWN, "NV01_MEMORY_LIST_FBMEM"),
-	CLASS(0x0083, REFUSED, UNKNOWN, "NV01_MEMORY_LIST_OBJECT"),
-	CLASS(0x0090, OTHER, NONE, "KERNEL_GRAPHICS_CONTEXT"),
-	CLASS(0x00b1, OTHER, UNKNOWN, "NV01_MEMORY_HW_RESOURCES"), /* compression tags, no bytes */
+	REFUSED(0x0081, "NV01_MEMORY_LIST_SYSTEM"),
+	REFUSED(0x0082, "NV01_MEMORY_LIST_FBMEM"),
+	REFUSED(0x0083, "NV01_MEMORY_LIST_OBJECT"),
+	/* Internal to the driver. */
+	REFUSED(0x0090, "KERNEL_GRAPHICS_CONTEXT"),
+	/* Compression tags of the card, which all programs share. Not needed. */
+	REFUSED(0x00b1, "NV01_MEMORY_HW_RESOURCES"),
 	/* Root only. A linear window on the whole framebuffer; allocates nothing, reaches everything. */
-	CLASS(0x00c2, REFUSED, UNKNOWN, "NV01_MEMORY_LOCAL_PHYSICAL"),
-	CLASS(0x00c3, OTHER, UNKNOWN, "NV01_MEMORY_SYNCPOINT"), /* host hardware, Tegra */
-	CLASS(0x00da, OTHER, UNKNOWN, "NV_SEMAPHORE_SURFACE"),	/* on memory named by handle */
-	CLASS(0x00db, OTHER, UNKNOWN, "NV40_DEBUG_BUFFER"),
+	REFUSED(0x00c2, "NV01_MEMORY_LOCAL_PHYSICAL"),
+	/* Host hardware of Tegra. */
+	REFUSED(0x00c3, "NV01_MEMORY_SYNCPOINT"),
+	/* Keeps references to memory. Graphics with timeline semaphores would use it. */
+	REFUSED(0x00da, "NV_SEMAPHORE_SURFACE"),
+	/* Memory of the driver, counted nowhere. */
+	REFUSED(0x00db, "NV40_DEBUG_BUFFER"),
 	/* A read-only page of live figures. It shows the card's real total and free memory. */
-	CLASS(0x00de, OTHER, UNKNOWN, "RM_USER_SHARED_DATA"),
-	/* The export, import, fabric and multicast classes give addresses or names to memory that was made
-	 * as 0x40 somewhere and is counted there: the fabric object takes the handle of its memory, a
-	 * multicast object has memory attached, an import refers to another's export. */
-	CLASS(0x00e0, OTHER, UNKNOWN, "NV_MEMORY_EXPORT"),
-	CLASS(0x00f1, OTHER, UNKNOWN, "NV_IMEX_SESSION"),
-	CLASS(0x00f3, OTHER, UNKNOWN, "NV01_MEMORY_FLA"), /* gone in 590 */
-	CLASS(0x00f8, OTHER, UNKNOWN, "NV_MEMORY_FABRIC"),
-	CLASS(0x00f9, OTHER, UNKNOWN, "NV_MEMORY_FABRIC_IMPORT_V2"),
-	CLASS(0x00fb, OTHER, UNKNOWN, "NV_MEMORY_FABRIC_IMPORTED_REF"),
-	CLASS(0x00fd, OTHER, UNKNOWN, "NV_MEMORY_MULTICAST_FABRIC"),
-	CLASS(0x00fe, OTHER, UNKNOWN, "NV_MEMORY_MAPPER"),
+	FIXED(0x00de, OTHER, 8, "RM_USER_SHARED_DATA"),
+	/* The export, import, fabric and multicast classes give names and addresses to memory that was made as 0x40
+	 * and keep it alive after that is freed: it would be counted nowhere. Some carry files or events. */
+	REFUSED(0x00e0, "NV_MEMORY_EXPORT"),
+	REFUSED(0x00f1, "NV_IMEX_SESSION"),
+	REFUSED(0x00f3, "NV01_MEMORY_FLA"),
+	REFUSED(0x00f8, "NV_MEMORY_FABRIC"),
+	REFUSED(0x00f9, "NV_MEMORY_FABRIC_IMPORT_V2"),
+	REFUSED(0x00fb, "NV_MEMORY_FABRIC_IMPORTED_REF"),
+	REFUSED(0x00fd, "NV_MEMORY_MULTICAST_FABRIC"),
+	/* Maps memory from a queue of the driver's own, which no gate holds. */
+	REFUSED(0x00fe, "NV_MEMORY_MAPPER"),
 	CLASS(0x2080, SUBDEVICE, SUBDEVICE, "NV20_SUBDEVICE_0"),
-	CLASS(0x2081, OTHER, UNKNOWN, "NV2081_BINAPI"),
-	CLASS(0x2082, OTHER, UNKNOWN, "NV2082_BINAPI_PRIVILEGED"),
-	CLASS(0x503b, OTHER, UNKNOWN, "NV50_P2P"),
-	CLASS(0x503c, OTHER, UNKNOWN, "NV50_THIRD_PARTY_P2P"),
+	FIXED(0x2081, OTHER, 4, "NV2081_BINAPI"),
+	/* Root only. */
+	REFUSED(0x2082, "NV2082_BINAPI_PRIVILEGED"),
+	CLASS(0x208f, OTHER, NONE, "NV20_SUBDEVICE_DIAG"), /* one control of it is known */
+	CLASS(0x503b, OTHER, P2P, "NV50_P2P"),
+	/* Gives memory to other devices (RDMA) and keeps references to it. libcuda makes one and goes on without it
+	 * (measured). */
+	REFUSED(0x503c, "NV50_THIRD_PARTY_P2P"),
 	/* Issues controls from the command stream, unseen by anyone, among them the one that moves a
 	 * channel's USERD (deferred_api.c: 0x20801116). */
-	CLASS(0x5080, REFUSED, UNKNOWN, "NV50_DEFERRED_API_CLASS"),
+	REFUSED(0x5080, "NV50_DEFERRED_API_CLASS"),
 	CLASS(0x50a0, OTHER, MEMORY, "NV50_MEMORY_VIRTUAL"), /* addresses only */
-	CLASS(0x83de, OTHER, UNKNOWN, "GT200_DEBUGGER"),
-	CLASS(0x844c, OTHER, NONE, "G84_PERFBUFFER"),
+	CLIENT_AT(0x83de, OTHER, FIXED, 12, "GT200_DEBUGGER", 0, 4),
+	/* Performance counters of every program. */
+	REFUSED(0x844c, "G84_PERFBUFFER"),
 	CLASS(0x900e, OTHER, NONE, "MPS_COMPUTE"),
 	CLASS(0x902d, ENGINE, GRAPHICS, "FERMI_TWOD_A"),
 	CLASS(0x9067, OTHER, CONTEXT_SHARE, "FERMI_CONTEXT_SHARE_A"),
 	CLASS(0x906f, CHANNEL, CHANNEL, "GF100_CHANNEL_GPFIFO"),
-	CLASS(0x9072, ENGINE, UNKNOWN, "GF100_DISP_SW"),
-	CLASS(0x9074, ENGINE, NONE, "GF100_TIMED_SEMAPHORE_SW"),
+	/* Display. */
+	REFUSED(0x9072, "GF100_DISP_SW"),
+	/* Releases semaphores from the driver. Not needed. */
+	REFUSED(0x9074, "GF100_TIMED_SEMAPHORE_SW"),
 	CLASS(0x9096, OTHER, NONE, "GF100_ZBC_CLEAR"),
-	CLASS(0x90cc, OTHER, NONE, "GF100_PROFILER"),
-	CLASS(0x90cd, OTHER, UNKNOWN, "NV_EVENT_BUFFER"),
-	CLASS(0x90ce, OTHER, MEMORY, "NV01_MEMORY_DEVICELESS"),
+	/* Profilers: counters of every program, and registers of the GPU. */
+	REFUSED(0x90cc, "GF100_PROFILER"),
+	/* Keeps references to memory, and tells of the context switches of every program. */
+	REFUSED(0x90cd, "NV_EVENT_BUFFER"),
+	/* Host memory without a device, counted nowhere. Not needed. */
+	REFUSED(0x90ce, "NV01_MEMORY_DEVICELESS"),
 	CLASS(0x90e6, OTHER, NONE, "GF100_SUBDEVICE_MASTER"),
 	CLASS(0x90e7, OTHER, NONE, "GF100_SUBDEVICE_INFOROM"),
 	CLASS(0x90f1, OTHER, VA_SPACE, "FERMI_VASPACE_A"),
 	CLASS(0xa06c, GROUP, GROUP, "KEPLER_CHANNEL_GROUP_A"),
 	CLASS(0xa06f, CHANNEL, CHANNEL, "KEPLER_CHANNEL_GPFIFO_A"),
-	CLASS(0xa0bc, OTHER, UNKNOWN, "NVENC_SW_SESSION"),
-	CLASS(0xa0bd, OTHER, UNKNOWN, "NVFBC_SW_SESSION"),
+	FIXED(0xa0bc, OTHER, 20, "NVENC_SW_SESSION"),
+	/* Capture of displays. */
+	REFUSED(0xa0bd, "NVFBC_SW_SESSION"),
 	CLASS(0xa140, ENGINE, GRAPHICS, "KEPLER_INLINE_TO_MEMORY_B"),
 	CLASS(0xa16f, CHANNEL, CHANNEL, "KEPLER_CHANNEL_GPFIFO_B"),
 	CLASS(0xb06f, CHANNEL, CHANNEL, "MAXWELL_CHANNEL_GPFIFO_A"),
 	CLASS(0xb0b5, ENGINE, COPY, "MAXWELL_DMA_COPY_A"),
-	CLASS(0xb1cc, OTHER, UNKNOWN, "MAXWELL_PROFILER_CONTEXT"),
-	CLASS(0xb2cc, OTHER, UNKNOWN, "MAXWELL_PROFILER_DEVICE"),
+	/* Profilers, as 0x90cc. */
+	REFUSED(0xb1cc, "MAXWELL_PROFILER_CONTEXT"),
+	REFUSED(0xb2cc, "MAXWELL_PROFILER_DEVICE"),
 	CLASS(0xb4b7, ENGINE, VIDEO, "NVB4B7_VIDEO_ENCODER"),
 	CLASS(0xb8b0, ENGINE, VIDEO, "NVB8B0_VIDEO_DECODER"),
 	CLASS(0xb8d1, ENGINE, VIDEO, "NVB8D1_VIDEO_NVJPG"),
 	CLASS(0xb8fa, ENGINE, VIDEO, "NVB8FA_VIDEO_OFA"),
 	CLASS(0xc06f, CHANNEL, CHANNEL, "PASCAL_CHANNEL_GPFIFO_A"),
-	CLASS(0xc076, ENGINE, NONE, "GP100_UVM_SW"),
+	/* Of the kernel's UVM alone. */
+	REFUSED(0xc076, "GP100_UVM_SW"),
 	CLASS(0xc0b5, ENGINE, COPY, "PASCAL_DMA_COPY_A"),
 	CLASS(0xc361, DOORBELL, NONE, "VOLTA_USERMODE_A"),
 	CLASS(0xc36f, CHANNEL, CHANNEL, "VOLTA_CHANNEL_GPFIFO_A"),
@@ -134,14 +172,16 @@ static const struct entry entries[] = {
 	CLASS(0xc4d1, ENGINE, VIDEO, "NVC4D1_VIDEO_NVJPG"),
 	CLASS(0xc561, DOORBELL, NONE, "AMPERE_USERMODE_A"),
 	CLASS(0xc56f, CHANNEL, CHANNEL, "AMPERE_CHANNEL_GPFIFO_A"),
-	CLASS(0xc574, OTHER, UNKNOWN, "UVM_CHANNEL_RETAINER"), /* kernel only */
+	/* Of the kernel alone; keeps references to channels. */
+	REFUSED(0xc574, "UVM_CHANNEL_RETAINER"),
 	CLASS(0xc597, ENGINE, GRAPHICS, "TURING_A"),
 	CLASS(0xc5b5, ENGINE, COPY, "TURING_DMA_COPY_A"),
 	CLASS(0xc5c0, ENGINE, GRAPHICS, "TURING_COMPUTE_A"),
-	CLASS(0xc637, OTHER, UNKNOWN, "AMPERE_SMC_PARTITION_REF"),
-	CLASS(0xc638, OTHER, UNKNOWN, "AMPERE_SMC_EXEC_PARTITION_REF"),
-	CLASS(0xc639, OTHER, UNKNOWN, "AMPERE_SMC_CONFIG_SESSION"),
-	CLASS(0xc640, OTHER, UNKNOWN, "AMPERE_SMC_MONITOR_SESSION"),
+	/* MIG: parts of the GPU, each named by a file. */
+	REFUSED(0xc637, "AMPERE_SMC_PARTITION_REF"),
+	REFUSED(0xc638, "AMPERE_SMC_EXEC_PARTITION_REF"),
+	REFUSED(0xc639, "AMPERE_SMC_CONFIG_SESSION"),
+	REFUSED(0xc640, "AMPERE_SMC_MONITOR_SESSION"),
 	CLASS(0xc661, DOORBELL, DOORBELL, "HOPPER_USERMODE_A"),
 	CLASS(0xc697, ENGINE, GRAPHICS, "AMPERE_A"),
 	CLASS(0xc6b0, ENGINE, VIDEO, "NVC6B0_VIDEO_DECODER"),
@@ -167,7 +207,7 @@ static const struct entry entries[] = {
 	CLASS(0xc9fa, ENGINE, VIDEO, "NVC9FA_VIDEO_OFA"),
 	CLASS(0xca6f, CHANNEL, CHANNEL, "BLACKWELL_CHANNEL_GPFIFO_B"),
 	CLASS(0xcab5, ENGINE, COPY, "BLACKWELL_DMA_COPY_B"),
-	CLASS(0xcb33, OTHER, UNKNOWN, "NV_CONFIDENTIAL_COMPUTE"),
+	CLIENT_AT(0xcb33, OTHER, FIXED, 4, "NV_CONFIDENTIAL_COMPUTE", 0, -1),
 	CLASS(0xcb97, ENGINE, GRAPHICS, "HOPPER_A"),
 	CLASS(0xcba2, ENGINE, NONE, "HOPPER_SEC2_WORK_LAUNCH_A"),
 	CLASS(0xcbc0, ENGINE, GRAPHICS, "HOPPER_COMPUTE_A"),
@@ -193,7 +233,7 @@ static const struct entry entries[] = {
 	CLASS(0xd1fa, ENGINE, VIDEO, "NVD1FA_VIDEO_OFA"),
 };
 
-static const struct entry unknown = CLASS(0, OTHER, UNKNOWN, "unknown");
+static const struct entry unknown = REFUSED(0, "unknown");
 
 static const struct entry *entry_find(uint32_t id)
 {
@@ -219,7 +259,9 @@ const struct rm_class *rm_class_find(uint32_t id)
 
 int rm_class_params_size(const struct rm_layout *layout, uint32_t class_id)
 {
-	switch (entry_find(class_id)->params) {
+	const struct entry *entry = entry_find(class_id);
+
+	switch (entry->params) {
 	case PARAMS_UNKNOWN:
 		return -1;
 	case PARAMS_NONE:
@@ -246,6 +288,10 @@ int rm_class_params_size(const struct rm_layout *layout, uint32_t class_id)
 		return (int)layout->context_share_size;
 	case PARAMS_VA_SPACE:
 		return (int)layout->va_space_size;
+	case PARAMS_P2P:
+		return (int)layout->p2p_size;
+	case PARAMS_FIXED:
+		return entry->bytes;
 	}
 	return -1;
 }

@@ -36,35 +36,67 @@ static_assert(offsetof(struct rm_arg_alloc_memory, fd) == 48, "the file of ALLOC
 #define HEAP_ATTR_LOCATION 0x06000000u /* 0 is video memory */
 #define HEAP_ATTR2_USE_EGM 0x01000000u /* up to 590; 595 has no such bit and takes the location alone */
 
-/* A call the driver takes but Belfry has no verb for. */
-struct plain_call {
+/* Every number the driver takes: what is done with it, and the sizes of its argument. */
+struct escape {
 	uint32_t nr;
-	uint32_t size, other_size; /* sizes the driver takes; 0: it does not insist on one */
-	int client_at;		   /* -1: it names no client */
-	int status_at;		   /* -1: it answers in errno alone */
+	enum rm_way way;
+	uint32_t size, other_size; /* sizes the driver takes */
+	bool is_array;		   /* size is that of one entry, and any number of them is taken */
+	/* Of those Belfry has no verb for. */
+	int client_at; /* -1: it names no client */
+	int status_at; /* -1: it answers in errno alone */
 };
 
-static const struct plain_call plain_calls[] = {
-	{ RM_ESC_SHARE, 24, 24, 0, 20 },
-	{ RM_ESC_I2C_ACCESS, 32, 32, 0, 24 },
-	{ RM_ESC_IDLE_CHANNELS, 56, 56, 0, 48 },
-	{ RM_ESC_ACCESS_REGISTRY, 72, 72, 0, 64 },
-	{ RM_ESC_GET_EVENT_DATA, 16, 16, -1, 12 },
-	{ RM_ESC_ALLOC_CONTEXT_DMA2, 56, 56, 0, 48 },
-	{ RM_ESC_MAP_MEMORY_DMA, 64, 56, 0, -1 }, /* its status is at size - 8 */
-	{ RM_ESC_UNMAP_MEMORY_DMA, 48, 48, 0, 40 },
-	{ RM_ESC_BIND_CONTEXT_DMA, 16, 16, 0, 12 },
-	{ RM_ESC_UPDATE_DEVICE_MAPPING_INFO, 40, 40, 0, 32 },
-	{ RM_ESC_CARD_INFO, 0, 0, -1, -1 }, /* an array */
-	{ RM_ESC_ALLOC_OS_EVENT, 16, 16, 0, 12 },
-	{ RM_ESC_FREE_OS_EVENT, 16, 16, 0, 12 },
-	{ RM_ESC_STATUS_CODE, 12, 12, -1, 8 },
-	{ RM_ESC_CHECK_VERSION_STR, 72, 72, -1, -1 },
-	{ RM_ESC_ATTACH_GPUS_TO_FD, 0, 0, -1, -1 }, /* an array */
-	{ RM_ESC_SYS_PARAMS, 8, 8, -1, -1 },
-	{ RM_ESC_NUMA_INFO, 560, 560, -1, -1 },
-	{ RM_ESC_SET_NUMA_STATUS, 4, 4, -1, -1 },
-	{ RM_ESC_WAIT_OPEN_COMPLETE, 8, 8, -1, -1 },
+#define VERB(nr, way, size, other) \
+	{ \
+		(nr), RM_WAY_##way, (size), (other), false, -1, -1 \
+	}
+#define PLAIN(nr, way, size, client, status) \
+	{ \
+		(nr), RM_WAY_##way, (size), (size), false, (client), (status) \
+	}
+#define ARRAY(nr, way, size) \
+	{ \
+		(nr), RM_WAY_##way, (size), (size), true, -1, -1 \
+	}
+
+static const struct escape escapes[] = {
+	VERB(RM_ESC_ALLOC_MEMORY, OWN, 56, 56),
+	VERB(RM_ESC_ALLOC_OBJECT, REFUSED, 20, 20), /* allocates without parameters; nothing uses it */
+	VERB(RM_ESC_FREE, OWN, 16, 16),
+	VERB(RM_ESC_CONTROL, OWN, 32, 32),
+	VERB(RM_ESC_ALLOC, OWN, 48, 32),
+	VERB(RM_ESC_DUP_OBJECT, OWN, 28, 28),
+	/* Lets other clients duplicate an object: cudaIpcGetMemHandle makes one (measured). */
+	PLAIN(RM_ESC_SHARE, OWN, 24, 0, 20),
+	PLAIN(RM_ESC_I2C_ACCESS, REFUSED, 32, 0, 24),	 /* an address, and the board's buses */
+	PLAIN(RM_ESC_IDLE_CHANNELS, REFUSED, 56, 0, 48), /* addresses of lists; waits with the GPU locked */
+	VERB(RM_ESC_VID_HEAP_CONTROL, OWN, 184, 184),
+	PLAIN(RM_ESC_ACCESS_REGISTRY, REFUSED, 72, 0, 64), /* settings of the driver, by address */
+	VERB(RM_ESC_MAP_MEMORY, OWN, 56, 56),
+	VERB(RM_ESC_UNMAP_MEMORY, OWN, 32, 32),
+	PLAIN(RM_ESC_GET_EVENT_DATA, OWN, 16, -1, 12),		      /* u64 address of 16 bytes at 0 */
+	PLAIN(RM_ESC_ALLOC_CONTEXT_DMA2, REFUSED, 56, 0, 48),	      /* older way to class 0x2 */
+	{ RM_ESC_MAP_MEMORY_DMA, RM_WAY_COPY, 64, 56, false, 0, -1 }, /* its status is at size - 8 */
+	PLAIN(RM_ESC_UNMAP_MEMORY_DMA, COPY, 48, 0, 40),
+	PLAIN(RM_ESC_BIND_CONTEXT_DMA, REFUSED, 16, 0, 12), /* of display channels */
+	/* Tells the driver where a mapping of the program moved: two user addresses, compared and not followed. */
+	PLAIN(RM_ESC_UPDATE_DEVICE_MAPPING_INFO, OWN, 40, 0, 32),
+	PLAIN(RM_ESC_LOCKLESS_DIAGNOSTIC, REFUSED, 15412, -1, -1), /* root only */
+	ARRAY(RM_ESC_CARD_INFO, COPY, 72),
+	VERB(RM_ESC_REGISTER_FD, OWN, 4, 4),
+	PLAIN(RM_ESC_ALLOC_OS_EVENT, OWN, 16, 0, 12), /* a file at 8 */
+	PLAIN(RM_ESC_FREE_OS_EVENT, OWN, 16, 0, 12),
+	PLAIN(RM_ESC_STATUS_CODE, COPY, 12, -1, 8),
+	PLAIN(RM_ESC_CHECK_VERSION_STR, COPY, 72, -1, -1),
+	PLAIN(RM_ESC_XFER_CMD, REFUSED, 16, -1, -1), /* a second way to every call; nothing uses it */
+	ARRAY(RM_ESC_ATTACH_GPUS_TO_FD, COPY, 4),
+	PLAIN(RM_ESC_QUERY_DEVICE_INTR, REFUSED, 8, -1, -1), /* registers; not needed */
+	PLAIN(RM_ESC_SYS_PARAMS, COPY, 8, -1, -1),
+	PLAIN(RM_ESC_NUMA_INFO, COPY, 560, -1, -1),
+	PLAIN(RM_ESC_SET_NUMA_STATUS, REFUSED, 4, -1, -1),	  /* memory of the host */
+	PLAIN(RM_ESC_EXPORT_TO_DMABUF_FD, REFUSED, 2608, -1, -1), /* makes a file that keeps memory alive */
+	PLAIN(RM_ESC_WAIT_OPEN_COMPLETE, COPY, 8, -1, -1),
 };
 
 static uint32_t get32(const void *arg, size_t at)
@@ -352,25 +384,32 @@ static int decode_register_fd(const void *arg, struct rm_call *call)
 	return 0;
 }
 
-static const struct plain_call *plain_find(uint32_t nr)
+static const struct escape *escape_find(uint32_t nr)
 {
-	for (size_t i = 0; i < sizeof(plain_calls) / sizeof(plain_calls[0]); i++)
-		if (plain_calls[i].nr == nr)
-			return &plain_calls[i];
+	for (size_t i = 0; i < sizeof(escapes) / sizeof(escapes[0]); i++)
+		if (escapes[i].nr == nr)
+			return &escapes[i];
 	return NULL;
+}
+
+static bool escape_takes(const struct escape *escape, uint32_t size)
+{
+	if (escape->is_array)
+		return size && size % escape->size == 0;
+	return size == escape->size || size == escape->other_size;
 }
 
 static int decode_plain(const void *arg, struct rm_call *call)
 {
-	const struct plain_call *plain = plain_find(call->nr);
+	const struct escape *escape = escape_find(call->nr);
 
-	if (!plain)
+	if (!escape)
 		return 0;
-	if (plain->size && call->size != plain->size && call->size != plain->other_size)
+	if (!escape_takes(escape, call->size))
 		return -EINVAL;
-	if (plain->client_at >= 0)
-		call->client = get32(arg, (size_t)plain->client_at);
-	call->status_at = plain->status_at;
+	if (escape->client_at >= 0)
+		call->client = get32(arg, (size_t)escape->client_at);
+	call->status_at = escape->status_at;
 	switch (call->nr) {
 	case RM_ESC_MAP_MEMORY_DMA:
 		call->status_at = (int)call->size - 8;
@@ -444,14 +483,16 @@ enum rm_fb_meaning rm_fb_meaning(uint32_t index)
 	}
 }
 
+enum rm_way rm_escape_way(uint32_t nr)
+{
+	const struct escape *escape = escape_find(nr);
+
+	return escape ? escape->way : RM_WAY_REFUSED;
+}
+
 bool rm_is_call(uint32_t nr, uint32_t size)
 {
-	static const uint8_t nothing[RM_ARG_MAX];
-	struct rm_call call;
+	const struct escape *escape = escape_find(nr);
 
-	if (nr == RM_ESC_XFER_CMD)
-		return size == sizeof(struct rm_xfer);
-	/* Of those that are decoded no further this one has the driver wait, for as long as it says. */
-	return size <= RM_ARG_MAX && !rm_decode(nr, size, nothing, &call) &&
-	       (call.verb != RM_VERB_OTHER || nr == RM_ESC_IDLE_CHANNELS);
+	return escape && escape_takes(escape, size);
 }

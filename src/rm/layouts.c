@@ -1,6 +1,6 @@
 /* Where fields lie in each driver series, as offsetof and sizeof of that series' public headers say:
  * 570.133.20, 580.142, 590.48.01, 595.45.04. Only 580 was run against real hardware (docs/driver.md). */
-#include "rm/rm.h"
+#include "rm/controls.h"
 
 #include <string.h>
 
@@ -21,6 +21,8 @@
 static const struct rm_layout layouts[] = {
 	{
 		.series = "570",
+		.series_bit = SERIES_570,
+		.p2p_size = 72,
 		LAYOUT_COMMON,
 		.fb_info_size = 460,
 		.fb_info_max = 57,
@@ -29,6 +31,8 @@ static const struct rm_layout layouts[] = {
 	},
 	{
 		.series = "580",
+		.series_bit = SERIES_580,
+		.p2p_size = 72,
 		.is_measured = true,
 		LAYOUT_COMMON,
 		.fb_info_size = 1028,
@@ -38,6 +42,8 @@ static const struct rm_layout layouts[] = {
 	},
 	{
 		.series = "590",
+		.series_bit = SERIES_590,
+		.p2p_size = 88,
 		LAYOUT_COMMON,
 		.fb_info_size = 1028,
 		.fb_info_max = 128,
@@ -46,6 +52,8 @@ static const struct rm_layout layouts[] = {
 	},
 	{
 		.series = "595",
+		.series_bit = SERIES_595,
+		.p2p_size = 88,
 		LAYOUT_COMMON,
 		.fb_info_size = 1028,
 		.fb_info_max = 128,

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rm/tables.h"
+
 /* What nvidiactl and nvidiaN answer to: the low byte of the ioctl command. The driver looks at nothing but
  * that byte and the size bits: the magic 'F' and the direction are a convention, not a check, in every series
  * known here (nvidia_ioctl in kernel-open/nvidia/nv.c). */
@@ -31,6 +33,7 @@ enum rm_escape {
 	RM_ESC_UNMAP_MEMORY_DMA = 0x58,
 	RM_ESC_BIND_CONTEXT_DMA = 0x59,
 	RM_ESC_UPDATE_DEVICE_MAPPING_INFO = 0x5e,
+	RM_ESC_LOCKLESS_DIAGNOSTIC = 0x5f,
 	RM_ESC_CARD_INFO = 0xc8,
 	RM_ESC_REGISTER_FD = 0xc9,
 	RM_ESC_ALLOC_OS_EVENT = 0xce,
@@ -39,6 +42,7 @@ enum rm_escape {
 	RM_ESC_CHECK_VERSION_STR = 0xd2,
 	RM_ESC_XFER_CMD = 0xd3, /* "the call proper is described over there": a second door to every call */
 	RM_ESC_ATTACH_GPUS_TO_FD = 0xd4,
+	RM_ESC_QUERY_DEVICE_INTR = 0xd5,
 	RM_ESC_SYS_PARAMS = 0xd6,
 	RM_ESC_NUMA_INFO = 0xd7,
 	RM_ESC_SET_NUMA_STATUS = 0xd8,
@@ -63,7 +67,7 @@ enum rm_status {
 
 /* What a class is to Belfry. */
 enum rm_kind {
-	RM_KIND_OTHER = 0, /* passed on unseen */
+	RM_KIND_OTHER = 0, /* performed on a copy of its parameters */
 	RM_KIND_ROOT,	   /* an RM client; must be made by the process itself, which then owns it */
 	RM_KIND_DEVICE,
 	RM_KIND_SUBDEVICE,
@@ -75,16 +79,19 @@ enum rm_kind {
 	RM_KIND_ENGINE,	   /* compute, copy and the like: lives under a channel */
 	RM_KIND_DOORBELL,  /* usermode region */
 	RM_KIND_EVENT,	   /* names a file of the calling process */
-	RM_KIND_REFUSED,   /* would hand out memory or submission around the ledger or the gate */
+	RM_KIND_REFUSED,   /* unknown, not needed, or a way around the ledger or the gate */
 };
 
 struct rm_class {
 	uint32_t id;
 	enum rm_kind kind;
 	const char *name;
+	/* Where clients stand in the parameters of an allocation that must be the caller's own, or 0; -1: none.
+	 * The driver checks them by the rights of the process that makes the call, which are Belfry's. */
+	int16_t client_at[2];
 };
 
-/* Never NULL: an unknown class is RM_KIND_OTHER with the name "unknown". */
+/* Never NULL: an unknown class is RM_KIND_REFUSED with the name "unknown". */
 const struct rm_class *rm_class_find(uint32_t id);
 
 /* Controls Belfry answers, changes, refuses or issues. Macros: ISO C keeps enumerators within int. */
@@ -127,6 +134,7 @@ enum rm_fb_meaning rm_fb_meaning(uint32_t index);
 /* One driver series. Offsets are in bytes from the start of the structure named. */
 struct rm_layout {
 	const char *series; /* "580": the major version */
+	uint8_t series_bit; /* the bit of the series in tables that differ by series (controls.h) */
 	bool is_measured;   /* run against the real driver; false: from its public source alone */
 
 	uint32_t channel_size; /* NV_CHANNEL_ALLOC_PARAMS */
@@ -147,6 +155,7 @@ struct rm_layout {
 	uint32_t video_size;		       /* NVENC, NVDEC, NVJPG and OFA: four names, one size */
 	uint32_t context_share_size;	       /* NV_CTXSHARE_ALLOCATION_PARAMETERS */
 	uint32_t va_space_size;		       /* NV_VASPACE_ALLOCATION_PARAMETERS */
+	uint32_t p2p_size;		       /* NV503B_ALLOC_PARAMETERS */
 
 	uint32_t pids_size, pids_count, pids_table, pids_max;	   /* GET_PIDS */
 	uint32_t pid_info_size, pid_info_max;			   /* GET_PID_INFO: list of … */

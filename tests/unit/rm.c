@@ -106,13 +106,13 @@ static void series_570_takes_shorter_lists(void **state)
 
 /* Classes. */
 
-static void unknown_class_is_other_and_never_null(void **state)
+static void unknown_class_is_refused_and_never_null(void **state)
 {
 	(void)state;
 	for (uint32_t id = 0; id < 0x20000; id++)
 		assert_non_null(rm_class_find(id)->name);
 	assert_string_equal(rm_class_find(0xffffffff)->name, "unknown");
-	assert_int_equal(rm_class_find(0xffffffff)->kind, RM_KIND_OTHER);
+	assert_int_equal(rm_class_find(0xffffffff)->kind, RM_KIND_REFUSED);
 }
 
 static void known_class_is_found_under_its_own_id(void **state)
@@ -186,14 +186,40 @@ static void params_size_is_known_for_what_belfry_makes_itself(void **state)
 	assert_int_equal(rm_class_params_size(l, 0x9067), 12);
 }
 
-static void params_size_is_unknown_for_the_rest(void **state)
+static void params_size_is_known_for_every_class_that_is_not_refused(void **state)
 {
-	const struct rm_layout *l = rm_layout_find("580.159.04");
+	(void)state;
+	for (unsigned i = 0; rm_layout_at(i); i++)
+		for (uint32_t id = 0; id < 0x20000; id++)
+			if (rm_class_find(id)->kind == RM_KIND_REFUSED)
+				assert_true(rm_class_params_size(rm_layout_at(i), id) <= 0);
+			else
+				assert_in_range(rm_class_params_size(rm_layout_at(i), id), 0, 512);
+	assert_int_equal(rm_class_params_size(rm_layout_find("580"), 0x12345), -1);
+	assert_int_equal(rm_class_params_size(rm_layout_find("580"), 0x503b), 72);
+	assert_int_equal(rm_class_params_size(rm_layout_find("590"), 0x503b), 88);
+}
+
+static void clients_in_allocation_parameters_lie_inside_them(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; rm_layout_at(i); i++)
+		for (uint32_t id = 0; id < 0x20000; id++)
+			for (unsigned k = 0; k < 2; k++)
+				if (rm_class_find(id)->client_at[k] >= 0)
+					assert_true(rm_class_find(id)->client_at[k] + 4 <=
+						    rm_class_params_size(rm_layout_at(i), id));
+}
+
+static void classes_that_keep_memory_alive_are_refused(void **state)
+{
+	static const uint32_t ids[] = {
+		0xda, 0xe0, 0xf1, 0xf3, 0xf8, 0xf9, 0xfb, 0xfd, 0xfe, 0x503c, 0x90cd
+	};
 
 	(void)state;
-	assert_int_equal(rm_class_params_size(l, 0x79), -1);
-	assert_int_equal(rm_class_params_size(l, 0x82), -1);
-	assert_int_equal(rm_class_params_size(l, 0x12345), -1);
+	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
+		assert_int_equal(rm_class_find(ids[i])->kind, RM_KIND_REFUSED);
 }
 
 /* What programs are told about memory. */
@@ -699,8 +725,8 @@ static void recorded_program_is_understood_whole(void **state)
 	assert_int_equal(seen.kinds[RM_KIND_ENGINE], 8 + 20); /* compute on eight, copy on all */
 	assert_int_equal(seen.kinds[RM_KIND_DOORBELL], 2);
 	assert_int_equal(seen.kinds[RM_KIND_EVENT], 8);
-	assert_int_equal(seen.kinds[RM_KIND_OTHER], 10);
-	assert_int_equal(seen.kinds[RM_KIND_REFUSED], 0);
+	assert_int_equal(seen.kinds[RM_KIND_OTHER], 9);
+	assert_int_equal(seen.kinds[RM_KIND_REFUSED], 1); /* 0x503c */
 	assert_int_equal(seen.calls, 33);
 	assert_true(seen.controls > 150);
 	assert_true(seen.maps > 20);
@@ -717,13 +743,15 @@ int main(void)
 		cmocka_unit_test(layout_fields_lie_inside_their_structures),
 		cmocka_unit_test(series_580_has_the_measured_layout),
 		cmocka_unit_test(series_570_takes_shorter_lists),
-		cmocka_unit_test(unknown_class_is_other_and_never_null),
+		cmocka_unit_test(unknown_class_is_refused_and_never_null),
 		cmocka_unit_test(known_class_is_found_under_its_own_id),
 		cmocka_unit_test(only_class_40_makes_device_memory),
 		cmocka_unit_test(windows_on_physical_memory_are_refused),
 		cmocka_unit_test(every_generation_has_channel_engines_and_doorbell),
 		cmocka_unit_test(params_size_is_known_for_what_belfry_makes_itself),
-		cmocka_unit_test(params_size_is_unknown_for_the_rest),
+		cmocka_unit_test(params_size_is_known_for_every_class_that_is_not_refused),
+		cmocka_unit_test(clients_in_allocation_parameters_lie_inside_them),
+		cmocka_unit_test(classes_that_keep_memory_alive_are_refused),
 		cmocka_unit_test(fb_indices_mean_total_or_free),
 		cmocka_unit_test(alloc_is_taken_apart_in_its_new_form),
 		cmocka_unit_test(alloc_is_taken_apart_in_its_old_form),
