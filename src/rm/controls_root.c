@@ -18,7 +18,8 @@ static const struct rm_control_entry entries[] = {
 	CONTROL(0x0000013e, COPY, 1032, "SYSTEM_GET_BUILD_VERSION_V2"),
 	CONTROL(0x000001f0, COPY, 4, "SYSTEM_GET_FEATURES"),	/* cuda opencl */
 	CONTROL(0x00000201, COPY, 128, "GPU_GET_ATTACHED_IDS"), /* cuda opencl nvml */
-	CONTROL(0x00000202, COPY, 40, "GPU_GET_ID_INFO"),	/* cuda opencl nvml */
+	/* Its szName is an address that no series here follows. */
+	CONTROL(0x00000202, COPY, 40, "GPU_GET_ID_INFO"), /* cuda opencl nvml */
 	CONTROL(0x00000203, COPY, 8, "GPU_GET_INIT_STATUS"),
 	CONTROL(0x00000204, COPY, 4, "GPU_GET_DEVICE_IDS"),	     /* graphics */
 	CONTROL(0x00000205, COPY, 32, "GPU_GET_ID_INFO_V2"),	     /* cuda opencl nvml */

@@ -94,7 +94,7 @@ struct rm_class {
 /* Never NULL: an unknown class is RM_KIND_REFUSED with the name "unknown". */
 const struct rm_class *rm_class_find(uint32_t id);
 
-/* Controls Belfry answers, changes, refuses or issues. Macros: ISO C keeps enumerators within int. */
+/* Controls that Belfry's code names; all that are known are in rm/tables.h. Macros: ISO C keeps enumerators within int. */
 #define RM_CTRL_ROOT_GET_ATTACHED_IDS 0x00000201u
 #define RM_CTRL_ROOT_GET_ID_INFO_V2 0x00000205u
 #define RM_CTRL_ROOT_ATTACH_IDS 0x00000215u
@@ -251,7 +251,10 @@ struct rm_call {
  * rm_decode_xfer first; the driver unwraps once, and a nested one fails there as here. */
 int rm_decode(uint32_t nr, uint32_t size, const void *arg, struct rm_call *call);
 
-/* Whether an ioctl of this number and size is one that the driver would act on, had it a file of the driver's. */
+/* Whether an ioctl of this number and size is one that the driver would act on, had it a file of the driver's.
+ * Exact in both, since the magic does not count. Ordinary ioctls that look the same: KVM_XEN_HVM_GET_ATTR (0xc8),
+ * KVM_CREATE_GUEST_MEMFD (0xd4), BTRFS_IOC_QGROUP_LIMIT (0x2b), TUNSETDEBUG (0xc9), TUNSETSNDBUF (0xd4) and
+ * TUNSETVNETHDRSZ (0xd8). */
 bool rm_is_call(uint32_t nr, uint32_t size);
 
 /* RM_ESC_XFER_CMD's argument: {u32 cmd, u32 size, u64 address}. The number is compared in full, not only its

@@ -132,7 +132,7 @@ static void what_goes_around_the_scheduler_or_the_ledger_is_refused(void **state
 		RM_CTRL_EVENT_BUFFER_ENABLE,
 		RM_CTRL_EVENT_BUFFER_FLUSH,
 		RM_CTRL_EVENT_BUFFER_UPDATE_GET,
-		0xa06c0105 /* PREEMPT */,
+
 		0x0080180a /* SET_PTE_INFO */,
 		0x20800122 /* EXEC_REG_OPS */,
 		0x20800112 /* SET_POWER */,
@@ -164,11 +164,11 @@ static void what_the_warden_handles_is_its_own(void **state)
 		0xa06f0103,
 		0xc36f010a,
 	};
-	static const uint32_t shares[] = { 0x00000d04, 0x00000d06 };
+	static const uint32_t answered[] = { 0x00000d04, 0x00000d06, 0xa06c0105 };
 
 	(void)state;
 	ways_are(ids, sizeof(ids) / sizeof(ids[0]), RM_WAY_OWN);
-	ways_are(shares, sizeof(shares) / sizeof(shares[0]), RM_WAY_ANSWERED);
+	ways_are(answered, sizeof(answered) / sizeof(answered[0]), RM_WAY_ANSWERED);
 }
 
 static void unknown_controls_are_not_found(void **state)
