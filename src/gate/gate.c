@@ -22,39 +22,79 @@ const struct gate_rest gate_rest_default = {
 	.deep_us = 2500,
 };
 
-/* The program count a table has room for grows with the lists; all of it is one allocation. Under the lock. */
-static struct gate_table *table_build(const struct gate *gate)
-{
-	size_t bells = 0, channels = 0, programs = 0;
-	struct gate_table *table;
+/* What a bell of a program that is gone points to: nobody rings it. */
+static _Atomic uint32_t silent_word = GATE_NO_TOKEN;
 
-	for (const struct gate_vgpu *v = gate->vgpus; v; v = v->next)
+struct table_size {
+	size_t vgpus, programs, bells, channels;
+};
+
+static struct table_size table_measure(const struct gate *gate)
+{
+	struct table_size size = { 0 };
+
+	for (const struct gate_vgpu *v = gate->vgpus; v; v = v->next) {
+		size.vgpus += v->programs != NULL;
 		for (const struct gate_program *p = v->programs; p; p = p->next) {
-			programs++;
+			size.programs++;
 			for (const struct gate_bell *b = p->bells; b; b = b->next)
-				bells++;
+				size.bells++;
 			for (const struct gate_channel *c = p->channels; c; c = c->next)
-				channels++;
+				size.channels++;
 		}
-	table = calloc(1, sizeof(*table) + programs * sizeof(table->programs[0]) +
-				  (bells + channels) * sizeof(void *));
+	}
+	return size;
+}
+
+/* One more program at the end of the table, with its bells there and its channels at `channel`; returns their end. */
+static struct gate_channel **table_add_program(struct gate_table *table, struct gate_program *program,
+					       struct gate_channel **channel)
+{
+	struct gate_watch *watch = &table->programs[table->program_count++];
+
+	watch->program = program;
+	watch->vgpu = program->vgpu;
+	watch->channels = channel;
+	for (struct gate_bell *b = program->bells; b; b = b->next) {
+		struct gate_watched_bell *bell = &table->bells[table->bell_count++];
+
+		atomic_store_explicit(&bell->word, b->word, memory_order_relaxed);
+		bell->watch = watch;
+	}
+	for (struct gate_channel *c = program->channels; c; c = c->next, watch->channel_count++)
+		*channel++ = c;
+	return channel;
+}
+
+/* All of it is one allocation. Under the lock. */
+static struct gate_table *table_build(struct gate *gate)
+{
+	struct table_size size = table_measure(gate);
+	struct gate_table *table = calloc(1, sizeof(*table) + size.programs * sizeof(table->programs[0]) +
+						     size.vgpus * sizeof(table->vgpus[0]) +
+						     size.bells * sizeof(table->bells[0]) +
+						     size.channels * sizeof(void *));
+	struct gate_channel **channel;
+
 	if (!table)
 		return NULL;
-	void **slot = (void **)&table->programs[programs];
-	for (struct gate_vgpu *v = gate->vgpus; v; v = v->next)
-		for (struct gate_program *p = v->programs; p; p = p->next) {
-			struct gate_watch *watch = &table->programs[table->program_count++];
+	table->vgpus = (struct gate_watched_vgpu *)&table->programs[size.programs];
+	table->bells = (struct gate_watched_bell *)&table->vgpus[size.vgpus];
+	channel = (struct gate_channel **)&table->bells[size.bells];
+	for (struct gate_vgpu *v = gate->vgpus; v; v = v->next) {
+		struct gate_watched_vgpu *watched;
 
-			watch->program = p;
-			watch->vgpu = v;
-			watch->bells = (struct gate_bell **)slot;
-			for (struct gate_bell *b = p->bells; b; b = b->next, watch->bell_count++)
-				*slot++ = b;
-			watch->channels = (struct gate_channel **)slot;
-			for (struct gate_channel *c = p->channels; c; c = c->next, watch->channel_count++)
-				*slot++ = c;
-			table->bell_count += watch->bell_count;
-		}
+		if (!v->programs)
+			continue;
+		watched = &table->vgpus[table->vgpu_count++];
+		*watched = (struct gate_watched_vgpu){ .vgpu = v,
+						       .bells = &table->bells[table->bell_count],
+						       .programs = &table->programs[table->program_count] };
+		for (struct gate_program *p = v->programs; p; p = p->next, watched->program_count++)
+			channel = table_add_program(table, p, channel);
+		watched->bell_count = (size_t)(&table->bells[table->bell_count] - watched->bells);
+	}
+	atomic_store_explicit(&table->generation, ++gate->generation, memory_order_relaxed);
 	return table;
 }
 
@@ -76,6 +116,35 @@ static void gate_sync(struct gate *gate)
 	}
 }
 
+/* Whether the poller still has to complete this sweep. It does none for a vGPU that has nothing in the table, nor for one
+ * that another thread has closed again. */
+static bool is_sweep_due(struct gate_vgpu *vgpu, uint32_t want)
+{
+	bool is_watched = false;
+
+	/* Pairs with the poller's release in vgpu_end_sweep: what the sweep has passed on is seen here. */
+	if ((int32_t)(atomic_load_explicit(&vgpu->sweep_done, memory_order_acquire) - want) >= 0 ||
+	    !gate_is_open(vgpu))
+		return false;
+	pthread_mutex_lock(&vgpu->gate->lock);
+	for (const struct gate_program *p = vgpu->programs; p && !is_watched; p = p->next)
+		is_watched = p->bells || p->channels;
+	pthread_mutex_unlock(&vgpu->gate->lock);
+	return is_watched;
+}
+
+/* Wait until the poller has looked at every channel of the programs that must_sweep. */
+static void gate_sweep(struct gate_vgpu *vgpu)
+{
+	/* Pairs with the poller's acquire in vgpu_begin_sweep: it finds the programs' marks, and what was written before
+	 * them, a gate that is open or a token. */
+	uint32_t want = atomic_fetch_add_explicit(&vgpu->sweep_want, 1, memory_order_release) + 1;
+
+	do
+		gate_sync(vgpu->gate); /* more than once where there are many channels: a pass looks at few */
+	while (is_sweep_due(vgpu, want));
+}
+
 /* Under the lock: the poller finds a new table, made of the lists as they are. Then gate_settle. */
 static int gate_publish(struct gate *gate, struct gate_table **old)
 {
@@ -95,9 +164,14 @@ static void gate_publish_less(struct gate *gate, const struct gate_program *prog
 	*old = NULL;
 	/* Nobody frees this one meanwhile: whoever replaces it needs the lock. */
 	struct gate_table *table = atomic_load_explicit(&gate->table, memory_order_relaxed);
+	for (size_t i = 0; i < table->bell_count; i++)
+		if (table->bells[i].watch->program == program)
+			atomic_store_explicit(&table->bells[i].word, &silent_word, memory_order_relaxed);
 	for (size_t i = 0; i < table->program_count; i++)
 		if (table->programs[i].program == program)
 			atomic_store_explicit(&table->programs[i].is_gone, true, memory_order_release);
+	/* Pairs with the poller's acquire in table_begin: it counts again, without the program. */
+	atomic_store_explicit(&table->generation, ++gate->generation, memory_order_release);
 }
 
 /* Without the lock: when this returns, the poller uses neither the old table nor what was left out of the new one.
@@ -229,6 +303,8 @@ void gate_program_remove(struct gate_program *program)
 	for (at = &program->vgpu->programs; *at != program; at = &(*at)->next)
 		;
 	*at = program->next;
+	for (struct gate_bell *b = program->bells; b; b = b->next)
+		program->vgpu->bell_count--;
 	gate_publish_less(gate, program, &old);
 	pthread_mutex_unlock(&gate->lock);
 	gate_settle(gate, old);
@@ -251,9 +327,11 @@ static int publish_bell(struct gate *gate, struct gate_bell *bell, struct gate_t
 	pthread_mutex_lock(&gate->lock);
 	bell->next = program->bells;
 	program->bells = bell;
-	rc = gate_publish(gate, old);
+	rc = program->vgpu->bell_count < GATE_BELLS_MAX ? gate_publish(gate, old) : -ENOSPC;
 	if (rc)
 		program->bells = bell->next;
+	else
+		program->vgpu->bell_count++;
 	pthread_mutex_unlock(&gate->lock);
 	return rc;
 }
@@ -287,6 +365,7 @@ void gate_bell_remove(struct gate_bell *bell)
 	for (at = &bell->program->bells; *at != bell; at = &(*at)->next)
 		;
 	*at = bell->next;
+	bell->program->vgpu->bell_count--;
 	gate_publish_less(gate, bell->program, &old);
 	pthread_mutex_unlock(&gate->lock);
 	gate_settle(gate, old);
@@ -334,8 +413,8 @@ void gate_channel_set_token(struct gate_channel *channel, uint32_t token)
 	if (atomic_exchange(&channel->token, token) == token)
 		return;
 	/* The program may have rung before we knew the token. */
-	atomic_store_explicit(&channel->program->must_sweep, true, memory_order_release);
-	gate_sync(channel->program->vgpu->gate);
+	atomic_store_explicit(&channel->program->must_sweep, true, memory_order_relaxed);
+	gate_sweep(channel->program->vgpu);
 }
 
 void gate_channel_remove(struct gate_channel *channel)
@@ -394,9 +473,9 @@ void gate_open(struct gate_vgpu *vgpu)
 		return;
 	pthread_mutex_lock(&vgpu->gate->lock);
 	for (struct gate_program *p = vgpu->programs; p; p = p->next)
-		atomic_store_explicit(&p->must_sweep, true, memory_order_release);
+		atomic_store_explicit(&p->must_sweep, true, memory_order_relaxed);
 	pthread_mutex_unlock(&vgpu->gate->lock);
-	gate_sync(vgpu->gate);
+	gate_sweep(vgpu);
 }
 
 bool gate_is_open(const struct gate_vgpu *vgpu)
@@ -450,6 +529,7 @@ struct gate_counts gate_counts(const struct gate *gate)
 		.forwards = atomic_load_explicit(&gate->forwards, memory_order_relaxed),
 		.strange = atomic_load_explicit(&gate->strange, memory_order_relaxed),
 		.swept = atomic_load_explicit(&gate->swept, memory_order_relaxed),
+		.empty = atomic_load_explicit(&gate->empty, memory_order_relaxed),
 	};
 }
 

@@ -2,6 +2,11 @@
  * carries GP_PUT and doorbell rings from the pages programs write to the ones the GPU reads.
  * Its poller is the only hot loop: it never allocates, locks or logs, and sleeps only when nobody rings.
  *
+ * The poller goes over the vGPUs in turn. In each pass a vGPU gets a bounded amount of work: at most one of its rings is
+ * taken. A ring without new work is charged to the vGPU that rang: it has GATE_EMPTY_BURST of them, and one more every
+ * GATE_EMPTY_NS; when they are used up, its bells are looked at once in GATE_EMPTY_NS, and its rings keep the poller awake
+ * no longer.
+ *
  * Any thread may call anything here at any time, but for what is said of setting up, and as long as nobody uses what
  * another removes. */
 #ifndef BELFRY_GATE_H
@@ -21,6 +26,8 @@ enum {
 
 /* No channel has this token: the mark of a bell that nobody has rung since we looked. */
 #define GATE_NO_TOKEN 0xffffffffu
+
+enum { GATE_EMPTY_BURST = 64, GATE_EMPTY_NS = 50000 };
 
 struct gate;
 struct gate_vgpu;
@@ -54,7 +61,9 @@ void gate_vgpu_remove(struct gate_vgpu *vgpu);
 struct gate_program *gate_program_add(struct gate_vgpu *vgpu);
 void gate_program_remove(struct gate_program *program); /* with its bells and channels */
 
-/* page: the program's doorbell page, shared memory. After removal nothing touches it. */
+/* page: the program's doorbell page, shared memory. After removal nothing touches it. NULL also if the vGPU has
+ * GATE_BELLS_MAX already. */
+enum { GATE_BELLS_MAX = 1024 };
 struct gate_bell *gate_bell_add(struct gate_program *program, volatile uint32_t *page);
 void gate_bell_remove(struct gate_bell *bell);
 
@@ -71,7 +80,8 @@ uint64_t gate_channel_forwards(const struct gate_channel *channel);
 uint32_t gate_channel_sent(const struct gate_channel *channel);
 
 /* When hold returns, nothing submitted from now on reaches the GPU until open. What the GPU was told before
- * runs on. Both are idempotent, and take as long as the poller takes to go around: microseconds. */
+ * runs on. When open returns, everything submitted before has been passed on. Both are idempotent, and take as long as
+ * the poller takes to go around: microseconds. */
 void gate_hold(struct gate_vgpu *vgpu);
 void gate_open(struct gate_vgpu *vgpu);
 bool gate_is_open(const struct gate_vgpu *vgpu);
@@ -87,6 +97,7 @@ struct gate_counts {
 	uint64_t forwards; /* submissions carried to the GPU */
 	uint64_t strange;  /* rings with a token that is not the program's */
 	uint64_t swept;	   /* submissions found without their ring: two threads rang at once */
+	uint64_t empty;	   /* rings charged to their vGPU: strange, or for a channel with nothing new */
 };
 struct gate_counts gate_counts(const struct gate *gate);
 /* Of one vGPU. Times are CLOCK_MONOTONIC, as the poller last looked at it: microseconds late or early. */

@@ -18,6 +18,14 @@ enum {
 	SPINS_PER_CLOCK = 32,	  /* passes between two looks at the clock while spinning */
 };
 
+/* What one vGPU gets of a pass at most, beside one ring: silent bells looked at, channels swept, GP_GETs returned. A
+ * program has fewer bells and channels than that, as a rule, and the next pass goes on where this one ended. */
+enum { LOOKS_PER_PASS = 64, SWEEPS_PER_PASS = 4, GETS_PER_PASS = 64 };
+
+/* A ring finds its work passed on already if the channel was looked at between the program's store of GP_PUT and its
+ * ring. After one forward that can be so for the ring that was on its way and the one that was being made. */
+enum { EMPTY_PER_FORWARD = 2 };
+
 static inline void relax(void)
 {
 #if defined(__x86_64__)
@@ -64,15 +72,32 @@ static void vgpu_forwarded(struct gate *gate, struct gate_vgpu *vgpu)
 	call_house(gate);
 }
 
-/* A bell rang behind the gate when it was closed for the `turns`th time. */
-static void vgpu_waits(struct gate *gate, struct gate_vgpu *vgpu, uint64_t turns)
+/* A bell rang behind the gate when it was closed for the `turns`th time. True: it is the first one. */
+static bool vgpu_waits(struct gate *gate, struct gate_vgpu *vgpu, uint64_t turns)
 {
 	if (atomic_load_explicit(&vgpu->waiting_turn, memory_order_relaxed) == turns)
-		return;
+		return false;
 	atomic_store_explicit(&vgpu->waiting_ns, gate->now_ns, memory_order_relaxed);
 	/* Pairs with the acquire in gate_vgpu_counts: whoever finds this turn finds its time. */
 	atomic_store_explicit(&vgpu->waiting_turn, turns, memory_order_release);
 	call_house(gate);
+	return true;
+}
+
+/* A ring brought nothing. look_ns moves on by what one such ring is worth, from no longer ago than the burst that is
+ * granted: it passes the present when more than that came, and then the bells are left alone until it is reached. One
+ * vGPU's bells are thus never left alone for longer than GATE_EMPTY_NS. */
+static void vgpu_charge(struct gate *gate, struct gate_vgpu *vgpu)
+{
+	uint64_t granted_ns = gate->now_ns - (uint64_t)GATE_EMPTY_BURST * GATE_EMPTY_NS;
+
+	count(&gate->empty);
+	vgpu->look_ns = (vgpu->look_ns > granted_ns ? vgpu->look_ns : granted_ns) + GATE_EMPTY_NS;
+}
+
+static bool vgpu_is_left_alone(const struct gate *gate, const struct gate_vgpu *vgpu)
+{
+	return vgpu->look_ns > gate->now_ns;
 }
 
 /* Pass on what the channel has queued since last time. The program stored its ring entries and GP_PUT before
@@ -96,6 +121,7 @@ static bool channel_forward(struct gate *gate, struct gate_channel *ch)
 	/* Pairs with gate_channel_forwards: who reads the new count finds the GP_PUT that it counts in gpu_userd. */
 	atomic_store_explicit(&ch->forwards, atomic_load_explicit(&ch->forwards, memory_order_relaxed) + 1,
 			      memory_order_release);
+	ch->empty_left = EMPTY_PER_FORWARD;
 	count(&gate->forwards);
 	return true;
 }
@@ -124,15 +150,32 @@ static bool channel_return_get(struct gate_channel *ch)
 	return true;
 }
 
+/* Begin the slow round over all channels (look_at_all), again if it is under way. */
+static void program_unsettle(struct gate_watch *watch)
+{
+	watch->vgpu->unsettled += !watch->program->all_left && watch->channel_count;
+	watch->program->all_left = watch->channel_count;
+}
+
+/* A ring for a channel with nothing new, that its last forward does not account for. */
+static bool is_empty_ring(struct gate_channel *rung)
+{
+	if (!rung->empty_left)
+		return true;
+	rung->empty_left--;
+	return false;
+}
+
 /* Somebody rang with this token. Two threads that ring at once leave only one token in the word; so after any
  * ring the program's other channels are looked at too: soon those that rang lately (look_at_recent), and all of
- * them in a while (look_at_all). */
-static void program_rang(struct gate *gate, struct gate_watch *watch, uint32_t token)
+ * them in a while (look_at_all). True: it brought something. A ring behind a closed gate brings something if it is the
+ * first: whatever was submitted is found when the gate opens. */
+static bool program_rang(struct gate *gate, struct gate_watch *watch, uint32_t token)
 {
 	uint64_t turns = atomic_load_explicit(&watch->vgpu->turns, memory_order_relaxed);
 	struct gate_program *program = watch->program;
 	struct gate_channel *rung = NULL;
-	bool is_sent = false;
+	bool is_sent = false, is_news = false;
 
 	for (size_t i = 0; i < watch->channel_count && !rung; i++)
 		if (atomic_load_explicit(&watch->channels[i]->token, memory_order_relaxed) == token)
@@ -141,16 +184,23 @@ static void program_rang(struct gate *gate, struct gate_watch *watch, uint32_t t
 	    gate_turn_is_open(turns)) /* first of all; a closed gate looks at everything when it opens */
 		is_sent = channel_forward(gate, rung);
 	program->rang_ns = gate->now_ns = bf_now_ns();
-	program->recent_left = program->all_left = watch->channel_count;
 	count(rung ? &gate->rings : &gate->strange);
-	if (!rung)
-		return;
-	rung->rang_ns = program->rang_ns;
-	count(&watch->vgpu->rings);
-	if (is_sent)
-		vgpu_forwarded(gate, watch->vgpu);
-	else if (!gate_turn_is_open(turns))
-		vgpu_waits(gate, watch->vgpu, turns);
+	if (rung) {
+		rung->rang_ns = program->rang_ns;
+		count(&watch->vgpu->rings);
+		if (is_sent)
+			vgpu_forwarded(gate, watch->vgpu);
+		is_news = is_sent || (gate_turn_is_open(turns) ? !is_empty_ring(rung)
+							       : vgpu_waits(gate, watch->vgpu, turns));
+	}
+	if (!is_news)
+		vgpu_charge(gate, watch->vgpu);
+	/* Of a flood, one slow round after the other is enough. */
+	if (!vgpu_is_left_alone(gate, watch->vgpu))
+		program->recent_left = watch->channel_count;
+	if (!vgpu_is_left_alone(gate, watch->vgpu) || !program->all_left)
+		program_unsettle(watch);
+	return is_news;
 }
 
 /* One channel a pass, since a look may cost a bus read and others may be ringing. */
@@ -159,7 +209,7 @@ static void look_at_recent(struct gate *gate, struct gate_watch *watch)
 	struct gate_program *program = watch->program;
 
 	while (program->recent_left) {
-		struct gate_channel *ch = watch->channels[--program->recent_left % watch->channel_count];
+		struct gate_channel *ch = watch->channels[--program->recent_left];
 
 		if (ch->rang_ns == program->rang_ns || program->rang_ns - ch->rang_ns > RECENT_NS)
 			continue;
@@ -169,16 +219,16 @@ static void look_at_recent(struct gate *gate, struct gate_watch *watch)
 	}
 }
 
-static void look_at_all(struct gate *gate, struct gate_watch *watch, uint64_t now_ns)
+static void look_at_all(struct gate *gate, struct gate_watch *watch)
 {
 	struct gate_program *program = watch->program;
-
+	uint64_t now_ns = gate->now_ns;
 	uint64_t step_ns = now_ns - program->rang_ns < BUSY_NS ? ALL_STEP_BUSY_NS : ALL_STEP_NS;
 
 	if (!program->all_left || now_ns - program->all_ns < step_ns)
 		return;
 	program->all_ns = now_ns;
-	program->all_left--;
+	watch->vgpu->unsettled -= --program->all_left == 0;
 	program->all_at = (program->all_at + 1) % watch->channel_count;
 	if (channel_look(gate, watch->vgpu, watch->channels[program->all_at])) {
 		watch->channels[program->all_at]->rang_ns = now_ns;
@@ -186,52 +236,211 @@ static void look_at_all(struct gate *gate, struct gate_watch *watch, uint64_t no
 	}
 }
 
-static void return_gets(struct gate_watch *watch)
+static size_t next_of(size_t at, size_t count)
 {
+	return at + 1 < count ? at + 1 : 0;
+}
+
+static bool is_gone(const struct gate_watch *watch)
+{
+	return atomic_load_explicit(&watch->is_gone, memory_order_acquire);
+}
+
+/* Of so many channels of a program, from where it ended last time. True: some were returned. */
+static bool program_return_gets(struct gate_watch *watch, size_t channels)
+{
+	size_t *at = &watch->program->get_at;
 	bool returned = false;
 
-	for (size_t i = 0; i < watch->channel_count; i++)
-		returned |= channel_return_get(watch->channels[i]);
+	while (channels--) {
+		*at = next_of(*at, watch->channel_count);
+		returned |= channel_return_get(watch->channels[*at]);
+	}
+	return returned;
+}
+
+static void return_gets(const struct gate_watched_vgpu *watched)
+{
+	struct gate_vgpu *vgpu = watched->vgpu;
+	size_t left = GETS_PER_PASS;
+	bool returned = false;
+
+	for (size_t n = watched->program_count; n && left; n--) {
+		vgpu->get_at = next_of(vgpu->get_at, watched->program_count);
+		struct gate_watch *watch = &watched->programs[vgpu->get_at];
+		size_t part = watch->channel_count < left ? watch->channel_count : left;
+
+		if (is_gone(watch))
+			continue;
+		returned |= program_return_gets(watch, part);
+		left -= part;
+	}
 	if (returned)
 		wmb_before_doorbell(); /* write-combined: push it out, the program may be waiting for room */
 }
 
-/* Whether the house wants every channel looked at: the gate was opened, or a token has become known. */
-static bool take_must_sweep(struct gate_program *program)
+/* Look at every channel of a program, in this pass and the next ones. */
+static void program_begin_sweep(struct gate_watch *watch)
 {
-	return atomic_load_explicit(&program->must_sweep, memory_order_relaxed) &&
-	       atomic_exchange_explicit(&program->must_sweep, false, memory_order_acq_rel);
+	watch->vgpu->sweeping += !watch->program->sweep_left && watch->channel_count;
+	watch->program->sweep_left = watch->channel_count;
 }
 
-/* Once over one program; now_ns is 0 on the many passes that do not look at the clock. True if anybody rang. */
-static bool program_pass(struct gate *gate, struct gate_watch *watch, uint64_t now_ns)
+/* The gate was opened, or a token has become known: look at every channel of the programs concerned. What was charged for
+ * rings behind a closed gate, or with a token that was not known yet, is forgiven. */
+static void vgpu_begin_sweep(const struct gate_watched_vgpu *watched)
 {
-	bool rang = false;
+	struct gate_vgpu *vgpu = watched->vgpu;
 
-	for (size_t i = 0; i < watch->bell_count; i++) {
-		_Atomic uint32_t *word = watch->bells[i]->word;
+	/* Pairs with gate_sweep's release: whoever finds the new count finds the programs' marks. */
+	vgpu->sweep_begun = atomic_load_explicit(&vgpu->sweep_want, memory_order_acquire);
+	vgpu->look_ns = 0;
+	for (size_t i = 0; i < watched->program_count; i++) {
+		struct gate_watch *watch = &watched->programs[i];
 
-		/* A plain look first: an exchange would pull the line away from the program every time. */
-		if (atomic_load_explicit(word, memory_order_relaxed) == GATE_NO_TOKEN)
+		if (!is_gone(watch) &&
+		    atomic_exchange_explicit(&watch->program->must_sweep, false, memory_order_relaxed))
+			program_begin_sweep(watch);
+	}
+}
+
+static void vgpu_end_sweep(struct gate_vgpu *vgpu)
+{
+	/* Pairs with the house's acquire in is_sweep_due: everything that was there to be passed on has been. */
+	if (!vgpu->sweeping &&
+	    atomic_load_explicit(&vgpu->sweep_done, memory_order_relaxed) != vgpu->sweep_begun)
+		atomic_store_explicit(&vgpu->sweep_done, vgpu->sweep_begun, memory_order_release);
+}
+
+static void program_sweep(struct gate *gate, struct gate_watch *watch)
+{
+	struct gate_program *program = watch->program;
+
+	for (int n = 0; n < SWEEPS_PER_PASS && program->sweep_left; n++)
+		channel_look(gate, watch->vgpu, watch->channels[--program->sweep_left]);
+	watch->vgpu->sweeping -= program->sweep_left == 0;
+}
+
+/* Look after the channels of one program of a vGPU, the next one in the next pass: each look may cost a bus read. `rang`
+ * is the program that rang in this pass, or NULL. True: the vGPU is being swept. */
+static bool programs_pass(struct gate *gate, const struct gate_watched_vgpu *watched,
+			  const struct gate_watch *rang)
+{
+	struct gate_vgpu *vgpu = watched->vgpu;
+	struct gate_watch *watch;
+	bool is_sweeping;
+
+	if (!gate_is_open(vgpu))
+		return false;
+	if (atomic_load_explicit(&vgpu->sweep_want, memory_order_relaxed) != vgpu->sweep_begun)
+		vgpu_begin_sweep(watched);
+	vgpu->program_at = next_of(vgpu->program_at, watched->program_count);
+	watch = &watched->programs[vgpu->program_at];
+	is_sweeping = vgpu->sweeping != 0;
+	if (!is_gone(watch) && watch->program->sweep_left) {
+		program_sweep(gate, watch);
+	} else if (!is_gone(watch) && watch->channel_count) {
+		if (watch != rang)
+			look_at_recent(gate, watch);
+		look_at_all(gate, watch);
+	}
+	vgpu_end_sweep(vgpu);
+	return is_sweeping;
+}
+
+/* The first of these bells that has rung, or `to`. A plain look: an exchange would pull the line away from the program
+ * every time. */
+static size_t find_rung(const struct gate_watched_bell *bells, size_t from, size_t to)
+{
+	for (; from < to; from++)
+		if (atomic_load_explicit(atomic_load_explicit(&bells[from].word, memory_order_relaxed),
+					 memory_order_relaxed) != GATE_NO_TOKEN)
+			break;
+	return from;
+}
+
+/* Take one ring, the first from where the last pass ended. The program that rang, or NULL. */
+static struct gate_watch *bells_pass(struct gate *gate, const struct gate_watched_vgpu *watched,
+				     bool *is_news)
+{
+	struct gate_vgpu *vgpu = watched->vgpu;
+	size_t count = watched->bell_count, from = vgpu->bell_at < count ? vgpu->bell_at : 0;
+	size_t to = count - from > LOOKS_PER_PASS ? from + LOOKS_PER_PASS : count;
+	size_t at = find_rung(watched->bells, from, to);
+
+	if (at == to && to == count) { /* and then from the first one on */
+		to = count > LOOKS_PER_PASS ? from + LOOKS_PER_PASS - count : from;
+		at = find_rung(watched->bells, 0, to);
+	}
+	if (at == to) {
+		vgpu->bell_at = to;
+		return NULL;
+	}
+	vgpu->bell_at = at + 1;
+	_Atomic uint32_t *word = atomic_load_explicit(&watched->bells[at].word, memory_order_relaxed);
+	uint32_t token = atomic_exchange_explicit(word, GATE_NO_TOKEN, memory_order_acq_rel);
+
+	*is_news = program_rang(gate, watched->bells[at].watch, token);
+	return watched->bells[at].watch;
+}
+
+static enum gate_pass vgpu_pass(struct gate *gate, const struct gate_watched_vgpu *watched,
+				bool is_clock_pass)
+{
+	struct gate_vgpu *vgpu = watched->vgpu;
+	struct gate_watch *rang = NULL;
+	bool is_news = false;
+
+	if (!vgpu_is_left_alone(gate, vgpu))
+		rang = bells_pass(gate, watched, &is_news);
+	if (is_clock_pass)
+		return_gets(watched);
+	if (vgpu->unsettled || atomic_load_explicit(&vgpu->sweep_want, memory_order_relaxed) !=
+				       atomic_load_explicit(&vgpu->sweep_done, memory_order_relaxed))
+		is_news |= programs_pass(gate, watched, rang);
+	if (is_news)
+		return GATE_PASS_NEWS;
+	return vgpu->unsettled && gate_is_open(vgpu) && !vgpu_is_left_alone(gate, vgpu) ? GATE_PASS_UNSETTLED
+											: GATE_PASS_SILENT;
+}
+
+/* A table that was not seen before: channels may have other places in it. Rounds that are under way begin again. */
+static void table_begin(const struct gate_table *table)
+{
+	for (size_t i = 0; i < table->vgpu_count; i++)
+		table->vgpus[i].vgpu->sweeping = table->vgpus[i].vgpu->unsettled = 0;
+	for (size_t i = 0; i < table->program_count; i++) {
+		const struct gate_watch *watch = &table->programs[i];
+		struct gate_program *program = watch->program;
+
+		if (is_gone(watch))
 			continue;
-		program_rang(gate, watch,
-			     atomic_exchange_explicit(word, GATE_NO_TOKEN, memory_order_acq_rel));
-		rang = true;
+		program->recent_left = program->recent_left ? watch->channel_count : 0;
+		program->all_left = program->all_left ? watch->channel_count : 0;
+		program->sweep_left = program->sweep_left ? watch->channel_count : 0;
+		watch->vgpu->unsettled += program->all_left != 0;
+		watch->vgpu->sweeping += program->sweep_left != 0;
 	}
-	if (now_ns)
-		return_gets(watch);
-	if (!watch->channel_count || !gate_is_open(watch->vgpu))
-		return rang;
-	if (take_must_sweep(watch->program)) {
-		for (size_t i = 0; i < watch->channel_count; i++)
-			channel_look(gate, watch->vgpu, watch->channels[i]);
-		return true;
+}
+
+enum gate_pass gate_pass(struct gate *gate, struct gate_table *table)
+{
+	bool is_clock_pass = ++gate->passes % SPINS_PER_CLOCK == 0;
+	/* Pairs with gate_publish_less: whoever finds the new generation finds which program is gone. */
+	uint64_t generation = atomic_load_explicit(&table->generation, memory_order_acquire);
+	enum gate_pass found = GATE_PASS_SILENT;
+
+	if (generation != gate->generation_seen)
+		table_begin(table);
+	gate->generation_seen = generation;
+	if (is_clock_pass)
+		gate->now_ns = bf_now_ns();
+	for (size_t i = 0; i < table->vgpu_count; i++) {
+		enum gate_pass one = vgpu_pass(gate, &table->vgpus[i], is_clock_pass);
+
+		found = one > found ? one : found;
 	}
-	if (!rang)
-		look_at_recent(gate, watch);
-	if (now_ns)
-		look_at_all(gate, watch, now_ns);
-	return rang;
+	return found;
 }
 
 /* Sleep until `us` have passed or the house wants something; forever if us is 0. */
@@ -263,7 +472,6 @@ void *gate_poller_main(void *arg)
 {
 	struct gate *gate = arg;
 	uint64_t last_ring_ns = gate->now_ns = bf_now_ns();
-	unsigned spins = 0;
 
 	prctl(PR_SET_NAME, "belfry-gate");
 	prctl(PR_SET_TIMERSLACK, 1); /* doze_us means doze_us, not 50 us more */
@@ -271,32 +479,22 @@ void *gate_poller_main(void *arg)
 		/* want before table: a table published before want was raised is the one used here. */
 		uint32_t want = atomic_load_explicit(&gate->want, memory_order_acquire);
 		struct gate_table *table = atomic_load_explicit(&gate->table, memory_order_acquire);
-		bool rang = false, is_sweeping = false;
-		bool look_at_clock = ++spins % SPINS_PER_CLOCK == 0;
+		enum gate_pass found = gate_pass(gate, table);
 
-		if (look_at_clock)
-			gate->now_ns = bf_now_ns();
-		for (size_t i = 0; i < table->program_count; i++) {
-			struct gate_watch *watch = &table->programs[i];
-
-			if (atomic_load_explicit(&watch->is_gone, memory_order_acquire))
-				continue;
-			rang |= program_pass(gate, watch, look_at_clock ? gate->now_ns : 0);
-			is_sweeping |= watch->program->all_left != 0 && gate_is_open(watch->vgpu);
-		}
 		answer_house(gate, want);
-		if (rang) {
-			last_ring_ns = gate->now_ns = bf_now_ns();
+		if (found == GATE_PASS_NEWS) {
+			last_ring_ns = gate->now_ns;
 			continue;
 		}
 		if (!table->bell_count) {
 			rest(gate, want, 0);
 			last_ring_ns = gate->now_ns = bf_now_ns();
-		} else if (is_sweeping || gate->now_ns - last_ring_ns < gate->rest.spin_us * 1000) {
+		} else if (found == GATE_PASS_UNSETTLED ||
+			   gate->now_ns - last_ring_ns < gate->rest.spin_us * 1000) {
 			relax();
 		} else {
 			rest(gate, want, rest_us(&gate->rest, (gate->now_ns - last_ring_ns) / 1000));
-			spins = SPINS_PER_CLOCK - 1; /* time has passed: look at the clock next */
+			gate->passes = SPINS_PER_CLOCK - 1; /* time has passed: look at the clock next */
 		}
 	}
 	return NULL;

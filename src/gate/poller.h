@@ -26,6 +26,7 @@ struct gate_channel {
 
 	/* The poller's own. */
 	uint32_t seen_get;
+	uint32_t empty_left; /* rings that may come up empty: their work was found before them */
 	uint64_t rang_ns;
 };
 
@@ -41,6 +42,8 @@ struct gate_program {
 	size_t recent_left;	 /* channels still to consider after that ring */
 	size_t all_left, all_at; /* likewise, of the slow round over all of them, and where it is */
 	uint64_t all_ns;	 /* when that round last moved */
+	size_t sweep_left;	 /* channels still to look at for must_sweep */
+	size_t get_at;		 /* the channel whose GP_GET is returned next */
 };
 
 struct gate_vgpu {
@@ -49,6 +52,9 @@ struct gate_vgpu {
 	_Atomic uint64_t turns;
 	/* Set by the house, cleared by the poller; see vgpu_forwarded and gate_vgpu_quiet. */
 	_Atomic bool is_quiet;
+	/* How often the house wanted programs swept that must_sweep, and the newest of those that is complete. */
+	_Atomic uint32_t sweep_want, sweep_done;
+	size_t bell_count; /* of all programs; under the lock */
 	struct gate_program *programs;
 	struct gate_vgpu *next; /* gate::vgpus */
 
@@ -58,20 +64,44 @@ struct gate_vgpu {
 	/* A bell rang when `turns` was waiting_turn, first at waiting_ns. It is one of now only if turns is still the
 	 * same, so opening the gate clears it without another word, and cannot clear one that comes later. */
 	_Atomic uint64_t waiting_turn, waiting_ns;
+
+	/* The poller's own. */
+	uint64_t look_ns;	    /* its bells are not looked at before; see vgpu_charge */
+	size_t bell_at;		    /* the bell that is looked at next */
+	size_t program_at;	    /* the program that is looked after next */
+	size_t get_at;		    /* the program whose GP_GETs are returned next */
+	size_t sweeping, unsettled; /* programs with sweep_left, and with all_left */
+	uint32_t sweep_begun;	    /* the sweep_want that was last begun */
 };
 
 /* One program, as the poller sees it. */
 struct gate_watch {
 	struct gate_program *program;
 	struct gate_vgpu *vgpu;
-	struct gate_bell **bells;
 	struct gate_channel **channels;
-	size_t bell_count, channel_count;
+	size_t channel_count;
 	_Atomic bool is_gone;
 };
 
+/* One bell. */
+struct gate_watched_bell {
+	_Atomic(_Atomic uint32_t *) word; /* of a program that is gone: one that never rings */
+	struct gate_watch *watch;
+};
+
+/* One vGPU that has programs: its part of the arrays below. */
+struct gate_watched_vgpu {
+	struct gate_vgpu *vgpu;
+	struct gate_watched_bell *bells;
+	struct gate_watch *programs;
+	size_t bell_count, program_count;
+};
+
 struct gate_table {
-	size_t program_count, bell_count;
+	_Atomic uint64_t generation; /* changes whenever what the poller counts in it may have moved */
+	size_t vgpu_count, bell_count, program_count;
+	struct gate_watched_vgpu *vgpus;
+	struct gate_watched_bell *bells;
 	struct gate_watch programs[];
 };
 
@@ -86,16 +116,19 @@ struct gate {
 	 * never takes it. */
 	pthread_mutex_t lock;
 	struct gate_vgpu *vgpus;
+	uint64_t generation; /* of the newest table */
 
 	_Atomic(struct gate_table *) table;
 	_Atomic uint32_t want; /* a futex the poller rests on */
 	_Atomic uint32_t seen; /* a futex gate_sync waits on */
 	_Atomic bool is_ending;
 
-	_Atomic uint64_t rings, forwards, strange, swept;
+	_Atomic uint64_t rings, forwards, strange, swept, empty;
 
 	/* The poller's own. */
 	uint64_t now_ns; /* when it last looked at the clock */
+	uint64_t generation_seen;
+	unsigned passes;
 };
 
 static inline bool gate_turn_is_open(uint64_t turns)
@@ -111,6 +144,15 @@ static inline void gate_ring(struct gate *gate, uint32_t token)
 	if (gate->rang)
 		gate->rang(gate->bell);
 }
+
+/* What one pass of the poller found. */
+enum gate_pass {
+	GATE_PASS_SILENT,    /* nothing */
+	GATE_PASS_UNSETTLED, /* nothing yet, but channels are still looked at after a ring */
+	GATE_PASS_NEWS,	     /* something was passed on, began to wait or is being swept */
+};
+/* Once over every vGPU, and a bounded amount of work for each. */
+enum gate_pass gate_pass(struct gate *gate, struct gate_table *table);
 
 void *gate_poller_main(void *gate);
 
