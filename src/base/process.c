@@ -80,6 +80,53 @@ int64_t bf_euid_of(pid_t pid)
 	return rc ? rc : (int64_t)real_and_effective[1];
 }
 
+/* The fields that were found, as bits. */
+enum { HAS_STATE = 1, HAS_PARENT = 2, HAS_PRIVS = 4, HAS_MODE = 8, HAS_MOST = 15, HAS_FILTERS = 16 };
+
+static unsigned take_status_line(const char *line, struct bf_status *status, unsigned *mode)
+{
+	unsigned number;
+
+	if (sscanf(line, "Name: %63s", status->name) == 1)
+		return 0; /* it may be empty */
+	if (sscanf(line, "State: %c", &status->state) == 1)
+		return HAS_STATE;
+	if (sscanf(line, "PPid: %d", &status->parent) == 1)
+		return HAS_PARENT;
+	if (sscanf(line, "Seccomp: %u", mode) == 1)
+		return HAS_MODE;
+	if (sscanf(line, "Seccomp_filters: %u", &status->filters) == 1)
+		return HAS_FILTERS;
+	if (sscanf(line, "NoNewPrivs: %u", &number) != 1)
+		return 0;
+	status->has_no_new_privs = number != 0;
+	return HAS_PRIVS;
+}
+
+int bf_status_read(pid_t pid, struct bf_status *status)
+{
+	char path[48], line[256];
+	cleanup_file FILE *file = NULL;
+	unsigned found = 0, mode = 0;
+	bool is_start = true; /* of a line: one may be longer than the buffer */
+
+	*status = (struct bf_status){ 0 };
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return -errno;
+	while (fgets(line, sizeof(line), file)) {
+		if (is_start)
+			found |= take_status_line(line, status, &mode);
+		is_start = strchr(line, '\n') != NULL;
+	}
+	if ((found & HAS_MOST) != HAS_MOST)
+		return -ESRCH;
+	if (!(found & HAS_FILTERS)) /* before Linux 5.9 */
+		status->filters = mode != 0;
+	return 0;
+}
+
 bool bf_is_hidden(pid_t pid)
 {
 	char path[32], byte;

@@ -17,6 +17,16 @@ pid_t bf_tgid_of(pid_t tid);
 /* Its effective user, or -errno. From its status and not by who owns its folder in /proc: a process may choose to have
  * that owned by root (PR_SET_DUMPABLE). */
 int64_t bf_euid_of(pid_t pid);
+/* What anybody may know of a process, whether or not it may be traced: from /proc/PID/status, which waits for no lock that the
+ * process itself can hold for long. 0 or -errno. */
+struct bf_status {
+	char name[64];
+	char state; /* 'R', 'S', ...; 'Z': it has ended */
+	pid_t parent;
+	bool has_no_new_privs;
+	unsigned filters; /* seccomp filters, which are inherited and never removed */
+};
+int bf_status_read(pid_t pid, struct bf_status *status);
 /* Whether its files are not ours to look at: it may not be traced (PR_SET_DUMPABLE), or is another user's. */
 bool bf_is_hidden(pid_t pid);
 /* 1 if both threads use one descriptor table, 0 if not, -errno if that cannot be told. */
