@@ -317,6 +317,31 @@ static int take_policy_set(struct reader *reader, const char *key, const char *v
 	return take_text(key, value, config->sharing.policy_set, sizeof(config->sharing.policy_set), err);
 }
 
+/* Names with one space between them; "none" is none. */
+static int take_domains(const char *key, const char *value, char *to, size_t room, struct bf_error *err)
+{
+	char words[CONFIG_LINE_MAX], *at = words, *word;
+	size_t used = 0;
+
+	memset(to, 0, room);
+	if (!strcmp(value, "none"))
+		return 0;
+	snprintf(words, sizeof(words), "%s", value);
+	while ((word = strsep(&at, " \t,"))) {
+		struct bf_error why = { 0 };
+
+		if (!*word)
+			continue;
+		if (spec_check_name(word, &why))
+			return bf_fail(err, EINVAL, "%s: %s", key, why.text);
+		if (used + strlen(word) + 2 > room)
+			return bf_fail(err, E2BIG, "%s: longer than %zu bytes together; list fewer", key,
+				       room - 1);
+		used += (size_t)snprintf(to + used, room - used, "%s%s", used ? " " : "", word);
+	}
+	return 0;
+}
+
 static int take_sharing(struct reader *reader, const char *key, const char *value, struct bf_error *err)
 {
 	static const char *const hows[] = { "auto", "tokens", "turns", NULL };
@@ -332,6 +357,9 @@ static int take_sharing(struct reader *reader, const char *key, const char *valu
 		return take_policy(reader, key, value, err);
 	if (!strcmp(key, "policy_set"))
 		return take_policy_set(reader, key, value, err);
+	if (!strcmp(key, "public_domains"))
+		return take_domains(key, value, sharing->public_domains, sizeof(sharing->public_domains),
+				    err);
 	for (size_t i = 0; i < TIME_KEYS; i++) {
 		const struct time_key *known = &time_keys[i];
 
@@ -348,7 +376,8 @@ static int take_sharing(struct reader *reader, const char *key, const char *valu
 	}
 	return bf_fail(
 		err, EINVAL,
-		"%s: no key of [sharing]; there are window, round, slice_min, grace, idle, how, policy, policy_set",
+		"%s: no key of [sharing]; there are window, round, slice_min, grace, idle, how, policy, policy_set, "
+		"public_domains",
 		key);
 }
 

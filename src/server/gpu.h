@@ -72,6 +72,7 @@ struct vgpu {
 	char name[SPEC_NAME_MAX + 1];
 	struct spec spec; /* changes under both locks */
 	uid_t owner;
+	uint32_t domain; /* sched's number of its domain; 0: one of its own. See gpu_domains.c */
 	bool is_ephemeral;
 	struct warden *warden; /* from its first run on */
 	struct sched_vgpu *sched;
@@ -178,7 +179,7 @@ struct gpu {
 	pthread_cond_t unpinned;
 	struct vgpu *vgpus;
 	unsigned vgpu_count, run_count;
-	uint32_t next_run, next_track;
+	uint32_t next_run, next_track, next_domain;
 	uint64_t started_ns;
 	uint64_t past_gpu_ns; /* used by vGPUs that are gone */
 	uint64_t meter_ns;    /* when the meter last looked */
@@ -266,6 +267,13 @@ int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct b
 void vgpus_end_holds(struct gpu *gpu, uint64_t now_ns);
 uint64_t vgpus_due_ns(const struct gpu *gpu);
 uint64_t gpu_reserved_bytes(const struct gpu *gpu, const struct vgpu *but);
+
+/* gpu_domains.c: with the lock */
+/* Whether a vGPU of that owner may be put in the domain: not if another user's vGPUs are in it and it is not public. */
+int domain_check(const struct gpu *gpu, const char *domain, uid_t owner, struct bf_error *err);
+/* For sched: the number of the domain of that name for a vGPU of that owner, `self` if it exists already. */
+uint32_t domain_number(struct gpu *gpu, const struct vgpu *self, const char *domain, uid_t owner);
+void domains_renumber(struct gpu *gpu); /* the list of public domains has changed */
 
 /* gpu_runs.c */
 int run_start(struct talker *talker, const struct protocol_started *started, int listener,
@@ -368,6 +376,6 @@ void faults_log(struct vgpu *vgpu);	/* it was, and its warden, too: what was fou
 const char *fault_words(uint32_t code); /* what an Xid means; NULL: it is not a common one */
 
 struct sched_options gpu_sched_options(const struct gpu *gpu);
-struct sched_share gpu_sched_share(const struct spec *spec);
+struct sched_share gpu_sched_share(const struct spec *spec, uint32_t domain);
 
 #endif

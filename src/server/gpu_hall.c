@@ -111,6 +111,7 @@ void gpu_hall_tell_failed(int hall, const char *why)
 static void settings_changed(struct gpu *gpu, const struct settings *settings)
 {
 	struct sched_options options;
+	bool has_other_domains = strcmp(gpu->settings.public_domains, settings->public_domains) != 0;
 	bool is_other =
 		memcmp(gpu->settings.policy, settings->policy, sizeof(settings->policy)) != 0 ||
 		memcmp(gpu->settings.policy_set, settings->policy_set, sizeof(settings->policy_set)) != 0;
@@ -122,6 +123,8 @@ static void settings_changed(struct gpu *gpu, const struct settings *settings)
 	options = gpu_sched_options(gpu);
 	sched_configure(gpu->sched, &options, bf_now_ns());
 	work_setup(gpu);
+	if (has_other_domains)
+		domains_renumber(gpu);
 	gpu_unlock(gpu);
 	turner_wake(gpu);
 	if (is_other) /* what was loaded by hand stays otherwise */

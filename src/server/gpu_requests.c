@@ -114,6 +114,9 @@ static struct vgpu *create(struct gpu *gpu, const struct talker *talker,
 	struct spec spec = spec_default;
 
 	spec_merge(&spec, &request->spec, request->parts);
+	/* belfryd's own are made in any case: as another domain than that of the other user. */
+	if (talker->sock >= 0 && domain_check(gpu, spec.domain, talker->who.uid, err))
+		return NULL;
 	return vgpu_create(gpu, request->name, &spec, talker->who.uid, request->flags & PROTOCOL_EPHEMERAL,
 			   err);
 }
@@ -153,6 +156,16 @@ static void remove_vgpu(struct gpu *gpu, struct talker *talker, const struct pro
 	vgpu_remove(vgpu, "the vGPU was removed");
 }
 
+static void set(struct gpu *gpu, const struct talker *talker, const struct protocol_request *request,
+		struct bf_error *err)
+{
+	struct vgpu *vgpu = find_own(gpu, talker, request, err);
+	bool is_joining = talker->sock >= 0 && request->parts & SPEC_DOMAIN;
+
+	if (vgpu && !(is_joining && domain_check(gpu, request->spec.domain, vgpu->owner, err)))
+		vgpu_set(vgpu, &request->spec, request->parts, err);
+}
+
 /* True: `body` is the answer's. */
 static void perform(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
 		    char **body, size_t *bytes, struct bf_error *err)
@@ -170,9 +183,7 @@ static void perform(struct gpu *gpu, struct talker *talker, const struct protoco
 		remove_vgpu(gpu, talker, request, err);
 		return;
 	case PROTOCOL_SET:
-		vgpu = find_own(gpu, talker, request, err);
-		if (vgpu)
-			vgpu_set(vgpu, &request->spec, request->parts, err);
+		set(gpu, talker, request, err);
 		return;
 	case PROTOCOL_HOLD:
 	case PROTOCOL_OPEN:

@@ -123,7 +123,7 @@ int seat_call(struct seat *seat, enum belfry_hook hook, void *ctx, size_t size)
 
 struct belfry_vgpu_init seat_vgpu_init(const struct vgpu *vgpu)
 {
-	struct sched_share share = gpu_sched_share(&vgpu->spec);
+	struct sched_share share = gpu_sched_share(&vgpu->spec, vgpu->domain);
 	struct belfry_vgpu_init ctx = {
 		.id = vgpu->id,
 		.request_ppm = share.request_ppm,

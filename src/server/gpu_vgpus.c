@@ -4,31 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "server/gpu.h"
 
 enum { AGAIN_MS = 1000 };
 
-/* Those of one domain share a number; 0: alone. */
-static uint32_t domain_number(const struct spec *spec)
-{
-	uint32_t number = bf_hash(spec->domain);
-
-	if (!spec->domain[0])
-		return 0;
-	return number ? number : 1;
-}
-
-struct sched_share gpu_sched_share(const struct spec *spec)
+struct sched_share gpu_sched_share(const struct spec *spec, uint32_t domain)
 {
 	return (struct sched_share){ .request_ppm = spec->request_ppm,
 				     .limit_ppm = spec->limit_ppm,
 				     .class = spec->class == SPEC_LATENCY ? SCHED_LATENCY : SCHED_THROUGHPUT,
 				     .objective_ns = spec->percentile_ppm ? spec->objective_us * 1000 : 0,
 				     .percentile_ppm = spec->percentile_ppm,
-				     .domain = domain_number(spec),
+				     .domain = domain,
 				     .timeslice_us = spec->timeslice_us,
 				     .interleave = spec->interleave };
 }
@@ -91,7 +80,7 @@ static int check_mem(const struct gpu *gpu, const struct vgpu *instead_of, uint6
 struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *spec, uid_t owner,
 			 bool is_ephemeral, struct bf_error *err)
 {
-	struct sched_share share = gpu_sched_share(spec);
+	struct sched_share share;
 	struct vgpu *vgpu;
 
 	if (spec_check_name(name, err) || spec_check(spec, err))
@@ -100,6 +89,7 @@ struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *s
 		bf_fail(err, EEXIST, "name '%s': a vGPU of this name is there already; choose another", name);
 		return NULL;
 	}
+	share = gpu_sched_share(spec, domain_number(gpu, NULL, spec->domain, owner));
 	if (check_mem(gpu, NULL, spec->mem_bytes, err) || sched_check(gpu->sched, &share, NULL, err))
 		return NULL;
 	vgpu = calloc(1, sizeof(*vgpu));
@@ -110,6 +100,7 @@ struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *s
 	*vgpu = (struct vgpu){ .gpu = gpu,
 			       .spec = *spec,
 			       .owner = owner,
+			       .domain = share.domain,
 			       .is_ephemeral = is_ephemeral,
 			       .worker_wake = -1,
 			       .is_quiet = true,
@@ -168,13 +159,17 @@ int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct 
 	struct gpu *gpu = vgpu->gpu;
 	struct spec next = vgpu->spec;
 	struct sched_share share;
+	uint32_t domain = vgpu->domain;
 	int rc;
 
 	spec_merge(&next, spec, parts);
-	share = gpu_sched_share(&next);
 	rc = spec_check(&next, err);
-	if (!rc)
-		rc = sched_check(gpu->sched, &share, vgpu->sched, err);
+	if (rc)
+		return rc;
+	if (strcmp(next.domain, vgpu->spec.domain))
+		domain = domain_number(gpu, vgpu, next.domain, vgpu->owner);
+	share = gpu_sched_share(&next, domain);
+	rc = sched_check(gpu->sched, &share, vgpu->sched, err);
 	if (!rc && parts & SPEC_MEM)
 		rc = set_mem(vgpu, next.mem_bytes, err);
 	if (rc)
@@ -182,6 +177,7 @@ int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct 
 	pthread_mutex_lock(&gpu->policy_lock); /* the worker looks at it without our lock */
 	vgpu->spec = next;
 	pthread_mutex_unlock(&gpu->policy_lock);
+	vgpu->domain = domain;
 	sched_set(gpu->sched, vgpu->sched, &share, bf_now_ns());
 	gpu_trace(vgpu, TRACE_SET, bf_now_ns(), next.request_ppm);
 	gpu_hall_tell_vgpu(gpu, vgpu);

@@ -40,7 +40,7 @@ static void tell_setup(struct gpu *gpu, struct follower *only)
 
 static void tell_share(struct vgpu *vgpu, struct follower *only)
 {
-	struct sched_share is = gpu_sched_share(&vgpu->spec);
+	struct sched_share is = gpu_sched_share(&vgpu->spec, vgpu->domain);
 	struct record_share share = record_share_of(&is);
 
 	share.id = vgpu->id;

@@ -18,6 +18,7 @@ struct settings {
 	uint32_t on_daemon_death; /* enum settings_death: what becomes of programs when belfryd dies */
 	char policy[256];	  /* a file, or the name of one that comes with Belfry; empty: the built-in */
 	char policy_set[512];	  /* NAME=VALUE, spaces between them */
+	char public_domains[512]; /* names, spaces between them: vGPUs of every user may join */
 };
 
 extern const struct settings settings_default;

@@ -52,7 +52,7 @@ static void everything_that_can_be_said_is_understood(void **state)
 		      "# all of it\n\n[server]\r\n gpus = 0 1,soft:1\naccess=group 7\n"
 		      "on_daemon_death = carry\nmetrics = [::1]:9835\nlog = debug\nlinger = 2s\n"
 		      "[sharing]\nwindow = 2s\nround = 50ms\nslice_min = 1ms\ngrace = 0\nidle = 0us\n"
-		      "how = turns\n"
+		      "how = turns\npublic_domains = none\npublic_domains = pool,\t batch \n"
 		      "[vgpu infer]\nmem = 40G\ntime = 40:100\nclass = latency\nobjective = p99=2ms\n"
 		      "gpu = 1\nowner = 1000\npublic = yes\n"
 		      "[vgpu train]\ngpu = soft:1 /run/x\n"
@@ -75,6 +75,7 @@ static void everything_that_can_be_said_is_understood(void **state)
 	assert_int_equal(config.sharing.grace_us, 0);
 	assert_int_equal(config.sharing.idle_us, 0);
 	assert_int_equal(config.sharing.how, SETTINGS_TURNS);
+	assert_string_equal(config.sharing.public_domains, "pool batch");
 	assert_int_equal(config.vgpu_count, 2);
 	assert_int_equal(config.vgpus[0].spec.mem_bytes, 30ull << 30);
 	assert_int_equal(config.vgpus[0].spec.request_ppm, 400000);
@@ -98,6 +99,7 @@ static void nothing_said_is_the_default(void **state)
 	assert_int_equal(config.sharing.grace_us, 500);
 	assert_int_equal(config.sharing.idle_us, 1000);
 	assert_int_equal(config.sharing.how, SETTINGS_AUTO);
+	assert_string_equal(config.sharing.public_domains, "");
 	assert_int_equal(config.sharing.on_daemon_death, SETTINGS_END);
 	config_free(&config);
 }
@@ -115,6 +117,7 @@ static void mistakes_are_told_with_their_line(void **state)
 		{ "[vgpu A]", "f:1: name 'A': not a name" },
 		{ "[server]\n\nspeed = 3", "f:3: speed: no key of [server]" },
 		{ "[sharing]\nspeed = 3", "f:2: speed: no key of [sharing]" },
+		{ "[sharing]\npublic_domains = pool Pool", "f:2: public_domains: name 'Pool': not a name" },
 		{ "[vgpu a]\nspeed = 3", "f:2: speed: no key of [vgpu NAME]; there are mem, time" },
 		{ "[vgpu a]\nspeed = 3", "public, gpu, owner" },
 		{ "[vgpu a]\nfrom = configuration", "f:2: from: no key of [vgpu NAME]" },
