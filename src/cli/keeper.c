@@ -14,6 +14,7 @@
 
 #include "base/own.h"
 #include "base/process.h"
+#include "server/inside.h"
 #include "warden/filter.h"
 
 /* The keeper's signals are its own; the program gets those belfry was started with. A closed socket is an error code;
@@ -142,7 +143,8 @@ static void __attribute__((noreturn)) become_keeper(char *const *argv, const str
 
 	setpgid(0, 0);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	prctl(PR_SET_DUMPABLE, 0); /* programs of the same user are not to trace us */
+	prctl(PR_SET_DUMPABLE, 0);	   /* programs of the same user are not to trace us */
+	prctl(PR_SET_NAME, INSIDE_KEEPER); /* belfryd knows by it who is inside a run */
 	signals = take_signals();
 	program = signals < 0 ? -1 : fork();
 	if (program < 0)

@@ -212,6 +212,7 @@ struct gpu {
 	/* The main thread's own. */
 	int hall, listen_fd, signal_fd, main_wake; /* main_wake: an eventfd */
 	char socket[108];
+	unsigned filters_floor; /* see inside_floor() */
 	struct talker *talkers; /* GPU_TALKERS_MAX */
 	struct pollfd *polls;
 	struct load *loads; /* objects of policies, in the order they came in; the first is being looked at */

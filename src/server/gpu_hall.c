@@ -11,6 +11,7 @@
 #include "base/message.h"
 #include "base/own.h"
 #include "server/gpu.h"
+#include "server/inside.h"
 #include "server/reply.h"
 
 static struct hall_message message_of(enum hall_kind kind)
@@ -227,6 +228,15 @@ int gpu_hall_listen(struct gpu *gpu, struct bf_error *err)
 	return 0;
 }
 
+/* Programs of a private belfryd are of its user, too. root's belfryd may have filters of its own, and others than ours. */
+static bool is_program(int sock, const struct ucred *who)
+{
+	pid_t pid;
+	enum inside_where where = inside_look(sock, inside_floor(true), &pid);
+
+	return where != INSIDE_NOT && !(where == INSIDE_LEFT && who->uid == 0);
+}
+
 /* Another belfryd has come: from now on that is ours. */
 void gpu_hall_accept(struct gpu *gpu)
 {
@@ -236,6 +246,10 @@ void gpu_hall_accept(struct gpu *gpu)
 
 	if (sock < 0 || getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &length) || who.uid != geteuid())
 		return;
+	if (is_program(sock, &who)) {
+		bf_log(BF_LOG_WARN, "process %d is no belfryd: it is, or may be, inside a run", who.pid);
+		return;
+	}
 	if (gpu->hall >= 0)
 		close(gpu->hall);
 	gpu->hall = bf_take_fd(&sock);

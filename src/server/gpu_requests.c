@@ -8,6 +8,7 @@
 #include "base/message.h"
 #include "base/own.h"
 #include "server/gpu_policy.h"
+#include "server/inside.h"
 #include "server/reply.h"
 
 enum { NEXT_REQUEST_S = 10, START_LIMIT_S = 30 };
@@ -233,7 +234,7 @@ void talker_request(struct gpu *gpu, struct talker *talker, const struct protoco
 	talker->until_ns = 0;
 	if (request.magic != PROTOCOL_MAGIC || request.version != PROTOCOL_VERSION) {
 		bf_fail(&err, EPROTO, "not a request of version %u", PROTOCOL_VERSION);
-	} else {
+	} else if (talker->sock < 0 || !inside_check(talker->sock, &request, gpu->filters_floor, &err)) {
 		gpu_lock(gpu);
 		perform(gpu, talker, &request, &body, &bytes, &err);
 		gpu_unlock(gpu);

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/own.h"
 #include "server/gpu.h"
+#include "server/inside.h"
 
 enum { START_LIMIT_S = 10, OWN_POLLS = 6 };
 
@@ -360,6 +361,7 @@ int gpu_server_main(int hall)
 	gpu.which = message.gpu.gpu;
 	gpu.settings = message.settings;
 	gpu.started_ns = bf_now_ns();
+	gpu.filters_floor = inside_floor(message.flags & HALL_PRIVATE);
 	snprintf(gpu.socket, sizeof(gpu.socket), "%s", message.socket);
 	pthread_mutex_init(&gpu.lock, NULL);
 	pthread_mutex_init(&gpu.policy_lock, NULL);

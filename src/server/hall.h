@@ -9,6 +9,7 @@
 
 #define HALL_MAGIC 0xbe1fba11u
 #define HALL_CLIENTS 1u /* it was a client's request, and he was told */
+#define HALL_PRIVATE 2u /* belfryd is private */
 
 enum hall_kind {
 	/* belfryd to a GPU server */
@@ -40,7 +41,7 @@ struct hall_message {
 	uint32_t kind;
 	uint32_t uid, gid; /* HALL_REQUEST: whose it is; HALL_VGPU: the owner's */
 	int32_t pid;
-	/* HALL_VGPU: PROTOCOL_EPHEMERAL; HALL_START: PROTOCOL_ANY_DRIVER, log level << 8; HALL_REFUSED: HALL_CLIENTS */
+	/* HALL_VGPU: PROTOCOL_EPHEMERAL; HALL_START: PROTOCOL_ANY_DRIVER, HALL_PRIVATE, log level << 8; HALL_REFUSED: HALL_CLIENTS */
 	uint32_t flags;
 	uint32_t reserved;
 	struct settings settings;

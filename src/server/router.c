@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/process.h"
+#include "server/inside.h"
 #include "server/router_inside.h"
 
 /* FIRST_S: for whoever started a private one to ask it something, however short it is to linger. */
@@ -53,6 +54,7 @@ struct router *router_new(const struct router_options *options, struct bf_error 
 		return NULL;
 	}
 	router->options = *options;
+	router->filters_floor = inside_floor(options->is_private);
 	router->lock_fd = router->listen_fd = router->metrics_pidfd = -1;
 	router->save_ns = ROUTER_NEVER;
 	config_init(&router->config);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/own.h"
+#include "server/inside.h"
 #include "server/reply.h"
 #include "server/router_inside.h"
 
@@ -188,6 +189,11 @@ void router_client_hear(struct router *router, struct router_client *client)
 		return;
 	}
 	router->was_asked = true;
+	if (inside_check(fd, &request, router->filters_floor, &err)) {
+		bf_log(BF_LOG_INFO, "user %u: %s", client->who.uid, err.text);
+		router_refuse(router, ask, &err);
+		return;
+	}
 	/* What the servers have said before he asked comes before it. */
 	for (struct router_server *server = router->servers; server; server = server->next)
 		if (server->sock >= 0)

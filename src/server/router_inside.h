@@ -104,7 +104,8 @@ struct router {
 	int lock_fd, listen_fd, wake_fd;
 	bool is_settled; /* every server of the start is ready or has failed */
 	bool is_ending, is_reload_due;
-	bool was_asked; /* anything by anybody */
+	bool was_asked;		/* anything by anybody */
+	unsigned filters_floor; /* see inside_floor() */
 	struct router_server *servers;
 	struct router_vgpu *vgpus;
 	unsigned vgpu_count;

@@ -113,7 +113,8 @@ struct hall_message router_message(const struct router *router, enum hall_kind k
 				      .gid = getegid(),
 				      .pid = getpid(),
 				      .flags = (uint32_t)router->config.log << 8 |
-					       (router->options.any_driver ? PROTOCOL_ANY_DRIVER : 0),
+					       (router->options.any_driver ? PROTOCOL_ANY_DRIVER : 0) |
+					       (router->options.is_private ? HALL_PRIVATE : 0),
 				      .settings = router->config.sharing };
 }
 
