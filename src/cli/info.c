@@ -11,6 +11,7 @@
 #include "base/process.h"
 #include "base/units.h"
 #include "cli/cli.h"
+#include "cli/landlock.h"
 #include "cli/soft.h"
 #include "rm/rm.h"
 #include "warden/device.h"
@@ -26,6 +27,7 @@ static const char help_text[] =
 struct info {
 	char version[32];
 	const struct rm_layout *layout;
+	int landlock_abi;
 	bool has_driver, has_notify, has_getfd, has_kcmp, has_soft;
 	unsigned gpus;
 	struct {
@@ -54,7 +56,8 @@ static void gather(struct info *info)
 {
 	*info = (struct info){ .has_notify = has_notify(),
 			       .has_getfd = has_getfd(),
-			       .has_kcmp = bf_same_files(getpid(), getpid()) == 1 };
+			       .has_kcmp = bf_same_files(getpid(), getpid()) == 1,
+			       .landlock_abi = landlock_abi() };
 	info->has_driver = device_nv_version(info->version, sizeof(info->version)) == 0;
 	info->layout = rm_layout_find(info->version);
 	info->has_soft = cli_soft_is_here();
@@ -88,6 +91,11 @@ static const char *known(const struct info *info)
 	return info->layout->is_measured ? "known, measured" : "known from its public source";
 }
 
+static bool has_signal_scope(const struct info *info)
+{
+	return info->landlock_abi >= LANDLOCK_ABI_SIGNALS;
+}
+
 static void print(const struct info *info)
 {
 	char size[24];
@@ -111,6 +119,13 @@ static void print(const struct info *info)
 							    : "there, and taken where there is no other");
 	printf("kernel   seccomp notification %s, pidfd_getfd %s, kcmp %s\n", info->has_notify ? "yes" : "NO",
 	       info->has_getfd ? "yes" : "NO", info->has_kcmp ? "yes" : "NO");
+	if (has_signal_scope(info))
+		printf("signals  programs signal and trace processes of their own run only (Landlock ABI %d)\n",
+		       info->landlock_abi);
+	else
+		printf("signals  NOT restricted: programs can signal every process of their user, belfryd too; it "
+		       "takes Landlock\n         ABI %d (Linux 6.12), and here it is %s\n",
+		       LANDLOCK_ABI_SIGNALS, info->landlock_abi ? "older" : "off or missing");
 }
 
 static void print_json(const struct info *info)
@@ -137,6 +152,8 @@ static void print_json(const struct info *info)
 	json_add_bool(kernel, "seccomp_notify", info->has_notify);
 	json_add_bool(kernel, "pidfd_getfd", info->has_getfd);
 	json_add_bool(kernel, "kcmp", info->has_kcmp);
+	json_add_number(kernel, "landlock_abi", (uint64_t)info->landlock_abi);
+	json_add_bool(kernel, "signal_scope", has_signal_scope(info));
 	json_add(top, "kernel", kernel);
 	puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
 	json_object_put(top);

@@ -14,6 +14,7 @@
 
 #include "base/own.h"
 #include "base/process.h"
+#include "cli/landlock.h"
 #include "server/inside.h"
 #include "warden/filter.h"
 
@@ -71,7 +72,9 @@ static void __attribute__((noreturn)) become_program(char *const *argv, const st
 		_exit(125);
 	setpgid(0, far->group); /* what is typed at the terminal is for it */
 	close(far->sock);
-	listener = filter_install(&err);
+	listener = landlock_scope_signals(&err);
+	if (!listener)
+		listener = filter_install(&err);
 	if (listener < 0) {
 		if (write(far->exec, &err, sizeof(err)) < 0)
 			_exit(125);
