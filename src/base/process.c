@@ -147,6 +147,11 @@ int bf_same_file(pid_t pid, int fd_a, int fd_b)
 	return syscall(SYS_kcmp, pid, pid, KCMP_FILE, (unsigned long)fd_a, (unsigned long)fd_b) == 0;
 }
 
+bool bf_same_file_as(pid_t pid, int theirs, int ours)
+{
+	return syscall(SYS_kcmp, pid, getpid(), KCMP_FILE, (unsigned long)theirs, (unsigned long)ours) == 0;
+}
+
 int bf_peek(pid_t pid, uint64_t address, void *to, size_t bytes)
 {
 	struct iovec here = { to, bytes }, there = { (void *)(uintptr_t)address, bytes };

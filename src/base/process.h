@@ -33,6 +33,8 @@ bool bf_is_hidden(pid_t pid);
 int bf_same_files(pid_t a, pid_t b);
 /* 1 if the two descriptors of one process are the same open file. */
 int bf_same_file(pid_t pid, int fd_a, int fd_b);
+/* Whether a descriptor of theirs is the same open file as one of ours. */
+bool bf_same_file_as(pid_t pid, int theirs, int ours);
 
 /* 0, or -EFAULT if not all of it could be moved. */
 int bf_peek(pid_t pid, uint64_t address, void *to, size_t bytes);

@@ -53,6 +53,7 @@ enum rm_escape {
 /* Statuses Belfry itself answers with or looks for (nvstatuscodes.h). */
 enum rm_status {
 	RM_OK = 0x00,
+	RM_ERR_INSERT_DUPLICATE_NAME = 0x19,
 	RM_ERR_INSUFFICIENT_RESOURCES = 0x1a,
 	RM_ERR_INSUFFICIENT_PERMISSIONS = 0x1b,
 	RM_ERR_INVALID_ARGUMENT = 0x1f,
@@ -60,8 +61,10 @@ enum rm_status {
 	RM_ERR_INVALID_DEVICE = 0x26,
 	RM_ERR_INVALID_OBJECT_HANDLE = 0x33,
 	RM_ERR_INVALID_OBJECT_PARENT = 0x36,
+	RM_ERR_INVALID_PARAM_STRUCT = 0x3a,
 	RM_ERR_NO_MEMORY = 0x51,
 	RM_ERR_NOT_SUPPORTED = 0x56,
+	RM_ERR_STATE_IN_USE = 0x63,
 	RM_ERR_TIMEOUT = 0x65,
 };
 
@@ -99,7 +102,10 @@ const struct rm_class *rm_class_find(uint32_t id);
 #define RM_CTRL_ROOT_GET_ID_INFO_V2 0x00000205u
 #define RM_CTRL_ROOT_ATTACH_IDS 0x00000215u
 #define RM_CTRL_ROOT_GET_ADDRESS_SPACE 0x00000d01u
+#define RM_CTRL_EXPORT_OBJECT_TO_FD 0x00003d05u
 #define RM_CTRL_IMPORT_OBJECT_FROM_FD 0x00003d06u
+#define RM_CTRL_GET_EXPORT_OBJECT_INFO 0x00003d08u
+#define RM_CTRL_EXPORT_OBJECTS_TO_FD 0x00003d0bu
 #define RM_CTRL_IMPORT_OBJECTS_FROM_FD 0x00003d0cu
 #define RM_CTRL_GET_PIDS 0x2080018du
 #define RM_CTRL_GET_PID_INFO 0x2080018eu
@@ -124,7 +130,9 @@ const struct rm_class *rm_class_find(uint32_t id);
 #define RM_CTRL_GROUP_SET_INTERLEAVE 0xa06c0107u
 #define RM_CTRL_GROUP_MAKE_REALTIME 0xa06c0110u
 #define RM_CTRL_CHANNEL_SET_INTERLEAVE 0xa06f0109u
+#define RM_CTRL_CHANNEL_SCHEDULE 0xa06f0103u
 #define RM_CTRL_CHANNEL_GET_TOKEN 0xc36f0108u
+#define RM_CTRL_CHANNEL_SET_TOKEN_INDEX 0xc36f010au /* the token is written to the error notifier */
 
 /* FB_GET_INFO indices whose value is the size or the fill of the card's memory, in KiB (ctrl2080fb.h).
  * Lower a value, never raise it: MAPPABLE_HEAP_SIZE is what the CPU can reach and may be small already. */

@@ -342,6 +342,36 @@ static int take_domains(const char *key, const char *value, char *to, size_t roo
 	return 0;
 }
 
+/* Numbers of the driver's controls. */
+static int take_permits(const char *key, const char *value, struct settings *to, struct bf_error *err)
+{
+	char words[CONFIG_LINE_MAX], *at = words, *word;
+
+	memset(to->permits, 0, sizeof(to->permits));
+	to->permit_count = 0;
+	if (!strcmp(value, "none"))
+		return 0;
+	snprintf(words, sizeof(words), "%s", value);
+	while ((word = strsep(&at, " \t,"))) {
+		char *end;
+		unsigned long number;
+
+		if (!*word)
+			continue;
+		errno = 0;
+		number = strtoul(word, &end, 16);
+		if (*end || errno || !number || number > UINT32_MAX || strncmp(word, "0x", 2) != 0)
+			return bf_fail(err, EINVAL,
+				       "%s: '%s' is not the number of a control, such as 0x20803406", key,
+				       word);
+		if (to->permit_count == SETTINGS_PERMITS)
+			return bf_fail(err, E2BIG, "%s: more than %d controls; list fewer", key,
+				       SETTINGS_PERMITS);
+		to->permits[to->permit_count++] = (uint32_t)number;
+	}
+	return 0;
+}
+
 static int take_sharing(struct reader *reader, const char *key, const char *value, struct bf_error *err)
 {
 	static const char *const hows[] = { "auto", "tokens", "turns", NULL };
@@ -357,6 +387,8 @@ static int take_sharing(struct reader *reader, const char *key, const char *valu
 		return take_policy(reader, key, value, err);
 	if (!strcmp(key, "policy_set"))
 		return take_policy_set(reader, key, value, err);
+	if (!strcmp(key, "permit_controls"))
+		return take_permits(key, value, sharing, err);
 	if (!strcmp(key, "public_domains"))
 		return take_domains(key, value, sharing->public_domains, sizeof(sharing->public_domains),
 				    err);
@@ -377,7 +409,7 @@ static int take_sharing(struct reader *reader, const char *key, const char *valu
 	return bf_fail(
 		err, EINVAL,
 		"%s: no key of [sharing]; there are window, round, slice_min, grace, idle, how, policy, policy_set, "
-		"public_domains",
+		"permit_controls, public_domains",
 		key);
 }
 

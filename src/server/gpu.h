@@ -40,10 +40,11 @@ struct run {
 	uid_t uid;
 	int32_t front_pid, program_pid;
 	char program[64];
-	struct run *next; /* vgpu::runs */
+	_Atomic bool is_ending; /* the worker is not to wait for its steward */
+	struct run *next;	/* vgpu::runs */
 };
 
-enum { VGPU_PIDS = 64, VGPU_FAULTS = 8, VGPU_REFUSALS = 8 };
+enum { VGPU_FAULTS = 8, VGPU_REFUSALS = 8 };
 
 /* A program came to grief on the GPU. */
 struct fault {
@@ -98,8 +99,6 @@ struct vgpu {
 	uint64_t came_ns;		 /* since when it has work, waiting or not; 0: it has none */
 	bool is_told_here, is_told_held; /* see gpu_work.c */
 	/* The meter's: see meter.c. */
-	pid_t pids[VGPU_PIDS]; /* of its processes, as far as they were met */
-	unsigned pid_count;
 	bool has_run; /* since the meter last settled */
 	uint64_t seen_gpu_ns, seen_held_ns, residence_ns;
 	uint64_t last_end_ns;	     /* when its context last left the GPU, as far as the records go */

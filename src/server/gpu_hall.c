@@ -127,6 +127,10 @@ static void settings_changed(struct gpu *gpu, const struct settings *settings)
 	if (has_other_domains)
 		domains_renumber(gpu);
 	gpu_unlock(gpu);
+	/* The main thread alone makes wardens, and is here. */
+	for (struct vgpu *v = gpu->vgpus; v; v = v->next)
+		if (v->warden)
+			warden_set_permits(v->warden, settings->permits, settings->permit_count);
 	turner_wake(gpu);
 	if (is_other) /* what was loaded by hand stays otherwise */
 		policy_configure(gpu);

@@ -61,18 +61,6 @@ static void count_by_device(struct vgpu *vgpu)
 	vgpu_unpin(vgpu);
 }
 
-/* Whose turn it was. The warden may be busy with a driver call, so who was met once is remembered. */
-static bool has_process(struct vgpu *vgpu, pid_t pid)
-{
-	for (unsigned i = 0; i < vgpu->pid_count && i < VGPU_PIDS; i++)
-		if (vgpu->pids[i] == pid)
-			return true;
-	if (!vgpu->warden || !warden_has_process(vgpu->warden, pid))
-		return false;
-	vgpu->pids[vgpu->pid_count++ % VGPU_PIDS] = pid;
-	return true;
-}
-
 /* A burst may have ended, and the next begun, between two looks. The records tell: its context left the GPU, then something
  * was passed on, then it came back. */
 static void split_burst(struct vgpu *vgpu, const struct device_turn *turn)
@@ -94,12 +82,11 @@ static void count_turn(struct gpu *gpu, const struct device_turn *turn)
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next) {
 		uint64_t from = turn->start_ns > gpu->turns_ns ? turn->start_ns : gpu->turns_ns;
 
-		if (!v->runs || !has_process(v, turn->pid))
+		if (!v->runs || !v->warden || warden_owner(v->warden) != turn->pid)
 			continue;
 		if (turn->end_ns > from)
 			v->residence_ns += turn->end_ns - from;
-		if (v->warden)
-			split_burst(v, turn);
+		split_burst(v, turn);
 		if (!turn->is_open)
 			v->last_end_ns = turn->end_ns;
 		return;

@@ -29,6 +29,7 @@ static struct json_object *mem_json(const struct vgpu *vgpu, const struct warden
 	json_add_number(mem, "used", report->mem_used_bytes);
 	json_add_number(mem, "most", report->mem_most_bytes);
 	json_add_number(mem, "managed", report->mem_managed_bytes);
+	json_add_number(mem, "named", report->mem_named_bytes);
 	json_add_number(mem, "driver", report->mem_driver_bytes);
 	return mem;
 }
@@ -108,6 +109,19 @@ static struct json_object *submissions_json(const struct warden_report *report)
 	return submissions;
 }
 
+/* Controls that were refused because nothing is known of them, as "0x20801234": how often. */
+static struct json_object *unknown_json(const struct warden_report *report)
+{
+	struct json_object *unknown = json_object_new_object();
+	char control[16];
+
+	for (unsigned i = 0; i < WARDEN_UNKNOWNS && report->unknowns[i].count; i++) {
+		snprintf(control, sizeof(control), "0x%08x", report->unknowns[i].control);
+		json_add_number(unknown, control, report->unknowns[i].count);
+	}
+	return unknown;
+}
+
 static struct json_object *processes_json(const struct warden_report *report)
 {
 	struct json_object *list = json_object_new_array();
@@ -117,7 +131,6 @@ static struct json_object *processes_json(const struct warden_report *report)
 
 		json_add_number(process, "pid", (uint64_t)report->process[i].pid);
 		json_add_number(process, "used", report->process[i].used_bytes);
-		json_add_number(process, "driver", report->process[i].driver_bytes);
 		json_object_array_add(list, process);
 	}
 	return list;
@@ -196,6 +209,8 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 	json_add_number(to, "channels", warden->channels);
 	json_add_number(to, "calls", warden->calls);
 	json_add_number(to, "refusals", warden->refusals);
+	json_add_number(to, "continued", warden->continued);
+	json_add(to, "unknown_controls", unknown_json(warden));
 	json_add_number(to, "probes", vgpu->probes);
 	json_add(to, "busy", report.sm_ppm ? busy_json(report.sm_ppm, report.mem_ppm) : NULL);
 	json_add(to, "faults", faults_json(vgpu));

@@ -16,7 +16,7 @@
 #include "base/process.h"
 #include "server/gpu.h"
 
-enum { AUDIT_MS = 1000, LAST_MS = 10000, STEWARD_LIMIT_MS = 5000 };
+enum { AUDIT_MS = 1000, LAST_MS = 10000, STEWARD_LIMIT_MS = 5000, STEWARD_LOOK_MS = 20 };
 
 /* When its last run has ended, those it ended still have to die: what they had is given back then. */
 static bool is_over(struct vgpu *vgpu, uint64_t *give_up_ns)
@@ -103,19 +103,30 @@ void vgpus_reap_workers(struct gpu *gpu)
 			vgpu_end_worker(v);
 }
 
+/* True once there is something to read. A steward that does not answer, or a run that is being ended, is not waited
+ * for. */
+static bool wait_for_steward(const struct run *run)
+{
+	struct pollfd wait_for = { run->sock, POLLIN, 0 };
+
+	for (int waited_ms = 0; waited_ms < STEWARD_LIMIT_MS && !run->is_ending; waited_ms += STEWARD_LOOK_MS)
+		if (poll(&wait_for, 1, STEWARD_LOOK_MS) == 1)
+			return true;
+	return false;
+}
+
 /* The steward's part: belfry, an ancestor of the program, fetches for us what we may not. One question at a time: the
- * warden asks under its lock. */
+ * vGPU's worker asks, and holds no lock meanwhile. */
 static int ask_steward(const struct run *run, const struct protocol_notice *notice)
 {
 	struct protocol_stewarded answer;
-	struct pollfd wait_for = { run->sock, POLLIN, 0 };
 	ssize_t got;
 	int fd = -1;
 
 	if (send(run->sock, notice, sizeof(*notice), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(*notice))
 		return -EPIPE;
 	/* The socket itself does not wait: it was accepted so. */
-	got = poll(&wait_for, 1, STEWARD_LIMIT_MS) == 1
+	got = wait_for_steward(run)
 		      ? bf_message_receive(run->sock, &answer, sizeof(answer), &fd, MSG_DONTWAIT)
 		      : -ETIMEDOUT;
 	if (got != (ssize_t)sizeof(answer) || answer.magic != PROTOCOL_MAGIC || (answer.rc && fd >= 0)) {
@@ -176,6 +187,8 @@ static int make_warden(struct vgpu *vgpu, struct bf_error *err)
 
 	if (vgpu->warden)
 		return vgpu->run_count ? 0 : clear_warden(vgpu, err);
+	memcpy(options.permits, vgpu->gpu->settings.permits, sizeof(options.permits));
+	options.permit_count = vgpu->gpu->settings.permit_count;
 	vgpu->warden = warden_new(vgpu->gpu->device, vgpu->gpu->gate, &options, err);
 	if (!vgpu->warden)
 		return -err->code;
@@ -279,6 +292,7 @@ void run_end(struct run *run, const char *why)
 	gpu->run_count--;
 	if (is_last)
 		turner_note(vgpu);
+	run->is_ending = true;
 	gpu_unlock(gpu);
 	if (why)
 		say_end(run, why);

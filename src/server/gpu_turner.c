@@ -49,7 +49,6 @@ void turner_note(struct vgpu *vgpu)
 	/* Its gate is closed before the next run comes, whether sched has had time to order it or not. */
 	sched_bench(vgpu->gpu->sched, vgpu->sched, vgpu->order != VGPU_FREE, bf_now_ns());
 	vgpu->is_told_running = vgpu->is_stopped = false;
-	vgpu->pid_count = 0;
 	if (vgpu->warden) { /* whatever is passed on next is news */
 		gate_vgpu_quiet(warden_gate(vgpu->warden));
 		vgpu->is_quiet = true;

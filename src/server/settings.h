@@ -6,6 +6,7 @@
 
 enum settings_how { SETTINGS_AUTO = 0, SETTINGS_TOKENS, SETTINGS_TURNS };
 enum settings_death { SETTINGS_END = 0, SETTINGS_CARRY };
+enum { SETTINGS_PERMITS = 64 };
 
 /* Goes over sockets: fixed sizes. */
 struct settings {
@@ -18,7 +19,9 @@ struct settings {
 	uint32_t on_daemon_death; /* enum settings_death: what becomes of programs when belfryd dies */
 	char policy[256];	  /* a file, or the name of one that comes with Belfry; empty: the built-in */
 	char policy_set[512];	  /* NAME=VALUE, spaces between them */
-	char public_domains[512]; /* names, spaces between them: vGPUs of every user may join */
+	uint32_t permit_count;
+	uint32_t permits[SETTINGS_PERMITS]; /* controls that Belfry does not know and programs may use */
+	char public_domains[512];	    /* names, spaces between them: vGPUs of every user may join */
 };
 
 extern const struct settings settings_default;

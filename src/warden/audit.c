@@ -1,4 +1,5 @@
-/* Trust, and check: the ledger against the driver's own figures. */
+/* The ledger against the driver's own figure. Every call that makes memory is made by us, so that the two agree; if they
+ * ever do not, something got past us. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,40 +8,35 @@
 
 /* More than one look: a call of the program's may be under way between the driver's count and ours. */
 enum { SURPLUS_LOOKS = 2 };
-/* Reading the maps of every process is not cheap: only every so many audits. */
-enum { MANAGED_EVERY = 4 };
 
-static void audit(struct warden *warden)
+static void end_all(struct warden *warden, uint64_t found, uint64_t known)
 {
 	char why[256];
 
-	roots_audit(warden);
+	snprintf(why, sizeof(why), "the vGPU holds %llu bytes of device memory but was given %llu",
+		 (unsigned long long)found, (unsigned long long)known);
+	for (struct process *p = warden->processes; p; p = p->next)
+		process_end(p, why);
+}
+
+static void audit(struct warden *warden)
+{
+	uint64_t known, found;
+
 	if (!warden->clients)
 		return;
 	warden_look_for_faults(warden);
-	warden_reconcile(warden);
-	if (++warden->audits % MANAGED_EVERY == 0)
-		warden_audit_managed(warden);
-	for (struct process *p = warden->processes; p; p = p->next) {
-		uint64_t known = warden_ledger_sum(warden, p->pid).named_bytes;
-		uint64_t found = warden_driver_bytes(warden, p->pid);
-
-		if (found <= known) {
-			p->surplus_seen = 0;
-			continue;
-		}
-		bf_log(BF_LOG_DEBUG, "process %d: the driver counts %llu bytes, the ledger %llu", p->pid,
-		       (unsigned long long)found, (unsigned long long)known);
-		if (++p->surplus_seen < SURPLUS_LOOKS)
-			continue;
-		snprintf(why, sizeof(why), "it holds %llu bytes of device memory but was given %llu",
-			 (unsigned long long)found, (unsigned long long)known);
-		process_end(p, why);
-	}
+	known = warden_named_bytes(warden);
+	found = warden_driver_bytes(warden);
+	if (found <= known)
+		warden->surplus_seen = 0;
+	else if (++warden->surplus_seen >= SURPLUS_LOOKS)
+		end_all(warden, found, known);
 }
 
 void warden_audit(struct warden *warden)
 {
+	warden_audit_managed(warden);
 	pthread_mutex_lock(&warden->lock);
 	audit(warden);
 	pthread_mutex_unlock(&warden->lock);
@@ -73,19 +69,15 @@ void warden_report(struct warden *warden, struct warden_report *report)
 {
 	memset(report, 0, sizeof(*report));
 	pthread_mutex_lock(&warden->lock);
-	warden_reconcile(warden);
 	for (struct process *p = warden->processes; p; p = p->next) {
-		uint64_t driver = warden_driver_bytes(warden, p->pid);
-
-		report->mem_driver_bytes += driver;
 		if (report->processes < WARDEN_REPORT_PROCESSES) {
 			report->process[report->processes].pid = p->pid;
-			report->process[report->processes].used_bytes =
-				warden_ledger_sum(warden, p->pid).named_bytes;
-			report->process[report->processes].driver_bytes = driver;
+			report->process[report->processes].used_bytes = process_named_bytes(p);
 		}
 		report->processes++;
 	}
+	report->mem_named_bytes = warden_named_bytes(warden);
+	report->mem_driver_bytes = warden_driver_bytes(warden);
 	report->mem_limit_bytes = ledger_limit(warden->ledger);
 	report->mem_used_bytes = ledger_used(warden->ledger);
 	report->mem_most_bytes = ledger_most_used(warden->ledger);
@@ -95,6 +87,9 @@ void warden_report(struct warden *warden, struct warden_report *report)
 	report->channels = warden->channels;
 	report->calls = warden->calls;
 	report->refusals = warden->refusals;
+	report->continued = warden->continued;
+	report->unknown = warden->unknown;
+	memcpy(report->unknowns, warden->unknowns, sizeof(report->unknowns));
 	report_gate(warden, report);
 	pthread_mutex_unlock(&warden->lock);
 }

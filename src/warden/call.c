@@ -1,22 +1,16 @@
-/* Driver calls, one handler a verb. The rule: what makes memory, channels or doorbells is done here, on a copy
- * of the arguments that the program cannot change any more, or refused. What passes can do neither. */
+/* Driver calls, one handler a verb. Every call is made here, with copies of its arguments and through a file of ours, or
+ * it is answered without a call. One passes: pages of the program's own are pinned in its own address space. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
-#include "base/own.h"
 #include "warden/state.h"
 
 enum {
-	PARAMS_AT = 16,		    /* of ALLOC and CONTROL */
-	RIGHTS_AT = 24,		    /* of ALLOC's longer form */
-	MAPPING_INFO_MEMORY_AT = 8, /* NVOS56 */
-	MAPPING_INFO_STATUS_AT = 32,
+	PARAMS_AT = 16,	     /* of ALLOC and CONTROL */
+	RIGHTS_AT = 24,	     /* of ALLOC's longer form */
 	FLAG_SERIALIZED = 1, /* NVOS64: the parameters are in another form */
-	PARAMS_MAX = 64 << 10,
-	PARAMS_GUESS = 4 << 10, /* where the caller leaves the size to the driver and we do not know it */
+	ALLOC_LONG = sizeof(struct rm_arg_alloc),
 };
 
 uint32_t site_status_of(const struct site *site)
@@ -24,7 +18,7 @@ uint32_t site_status_of(const struct site *site)
 	uint32_t status = 0;
 
 	if (site->call.status_at >= 0)
-		memcpy(&status, site->arg + site->call.status_at, sizeof(status));
+		memcpy(&status, site->arg.now + site->call.status_at, sizeof(status));
 	return status;
 }
 
@@ -32,9 +26,7 @@ struct answer site_status(struct site *site, uint32_t status)
 {
 	if (site->call.status_at < 0)
 		return RETURN(status ? -EINVAL : 0);
-	memcpy(site->arg + site->call.status_at, &status, sizeof(status));
-	if (site_poke(site, site->arg_at + (uint64_t)site->call.status_at, &status, sizeof(status)))
-		return RETURN(-EFAULT);
+	memcpy(site->arg.now + site->call.status_at, &status, sizeof(status));
 	return RETURN(0);
 }
 
@@ -46,312 +38,262 @@ struct answer site_refuse(struct site *site, uint32_t status, const char *why)
 	return site_status(site, status);
 }
 
-int site_poke_changes(struct site *site, uint64_t at, const uint8_t *before, const uint8_t *after,
-		      size_t bytes)
-{
-	size_t from = 0, to = bytes;
-
-	while (from < to && before[from] == after[from])
-		from++;
-	while (to > from && before[to - 1] == after[to - 1])
-		to--;
-	return from == to ? 0 : site_poke(site, at + from, after + from, to - from);
-}
-
 static void put64(uint8_t *at, uint64_t value)
 {
 	memcpy(at, &value, sizeof(value));
 }
 
-int site_perform(struct site *site, void *params, uint32_t params_size)
+/* Point the copy at our copies of what it points to, or at nothing; and back at the program's. */
+static void set_pointers(struct site *site, bool is_ours)
+{
+	const struct rm_call *call = &site->call;
+
+	if (call->verb == RM_VERB_ALLOC || call->verb == RM_VERB_CONTROL)
+		put64(site->arg.now + PARAMS_AT, is_ours ? (uintptr_t)site->params.now : call->params);
+	else if (call->nr == RM_ESC_GET_EVENT_DATA)
+		put64(site->arg.now, is_ours ? (uintptr_t)site->params.now : site->params.at);
+	if (call->verb == RM_VERB_ALLOC && call->size == ALLOC_LONG)
+		put64(site->arg.now + RIGHTS_AT, !is_ours	? call->rights
+						 : call->rights ? (uintptr_t)site->rights
+								: 0);
+	for (unsigned i = 0; site->control && i < site->control->pointer_count; i++) {
+		const struct rm_pointer *pointer = &site->control->pointers[i];
+		uint64_t theirs;
+
+		memcpy(&theirs, site->params.before + pointer->at, sizeof(theirs));
+		put64(site->params.now + pointer->at, is_ours ? (uintptr_t)site->lists[i].now : theirs);
+	}
+}
+
+static int perform(struct site *site, bool as_owner)
 {
 	struct device *device = site->warden->device;
 	const struct rm_call *call = &site->call;
-	cleanup_close int file = site_take_file(site, site->fd);
-	cleanup_free uint8_t *before = params_size ? malloc(params_size) : NULL;
-	uint8_t arg[RM_ARG_MAX];
-	uint32_t rights[16] = { 0 };
-	struct stat st;
+	int fd = site->gpu_fd >= 0 ? site->gpu_fd : site->file ? site->file->fd : -1;
 	int rc;
 
-	if (file < 0)
-		return file;
-	/* Another thread may have put another file in its place since we looked. */
-	if (fstat(file, &st) || device->ops->classify(device, &st) != site->file)
+	if (fd < 0)
 		return -EBADF;
-	if (params_size && !before)
-		return -ENOMEM;
-	memcpy(arg, site->arg, call->size);
-	if (params_size) {
-		memcpy(before, params, params_size);
-		put64(arg + PARAMS_AT, (uintptr_t)params);
-	}
-	if (call->rights) {
-		if (site_peek(site, call->rights, rights, sizeof(rights[0])))
-			return -EFAULT;
-		put64(arg + RIGHTS_AT, (uintptr_t)rights);
-	}
-	rc = device->ops->call(device, file, call->nr, arg, call->size);
-	if (rc)
-		return rc;
-	if (params_size)
-		put64(arg + PARAMS_AT, call->params);
-	if (call->rights)
-		put64(arg + RIGHTS_AT, call->rights);
-	/* What was done is done, whether the program can be told or not: the caller must note it in either case. */
-	if (site_poke_changes(site, site->arg_at, site->arg, arg, call->size) ||
-	    (params_size && site_poke_changes(site, call->params, before, params, params_size)))
-		site->is_untold = true;
-	memcpy(site->arg, arg, call->size);
-	if (call->object_at >= 0)
-		memcpy(&site->call.object, arg + call->object_at, sizeof(uint32_t));
-	return 0;
+	set_pointers(site, true);
+	rc = as_owner ? device->ops->call_as(device, site->warden->owner, fd, call->nr, site->arg.now,
+					     call->size)
+		      : device->ops->call(device, fd, call->nr, site->arg.now, call->size);
+	set_pointers(site, false);
+	if (!rc && call->object_at >= 0)
+		memcpy(&site->call.object, site->arg.now + call->object_at, sizeof(uint32_t));
+	return rc;
 }
 
-uint8_t *site_take_params(struct site *site, uint32_t *size, int *rc)
+int site_perform(struct site *site)
 {
-	const struct rm_call *call = &site->call;
-	int usual = rm_class_params_size(site->warden->device->layout, call->class_id);
-	bool is_guess = !call->params_size && (call->verb != RM_VERB_ALLOC || usual < 0);
-	uint8_t *params;
-
-	*rc = 0;
-	*size = call->params_size ? call->params_size : is_guess ? PARAMS_GUESS : (uint32_t)usual;
-	if (!call->params || !*size) {
-		*size = 0;
-		return NULL;
-	}
-	if (*size > PARAMS_MAX) {
-		*rc = -EINVAL;
-		return NULL;
-	}
-	params = calloc(1, *size + PARAMS_GUESS);
-	if (!params) {
-		*rc = -ENOMEM;
-		return NULL;
-	}
-	if (is_guess) /* as much of it as there is */
-		while (*size > 8 && site_peek(site, call->params, params, *size))
-			*size /= 2;
-	else if (site_peek(site, call->params, params, *size))
-		*rc = -EFAULT;
-	if (*rc) {
-		free(params);
-		return NULL;
-	}
-	return params;
+	return perform(site, false);
 }
 
-/* Make the object. True if there is one now; *answer is what the program hears either way. */
-static bool perform_made(struct site *site, uint8_t *params, uint32_t size, struct answer *answer)
+int site_perform_as_owner(struct site *site)
 {
-	int rc = site_perform(site, params, size);
-
-	*answer = RETURN(rc);
-	if (rc || site_status_of(site))
-		return false;
-	if (client_seen(site))
-		return true;
-	*answer = RETURN(-ENOMEM);
-	return false;
+	return perform(site, true);
 }
 
 void site_undo(struct site *site)
 {
+	struct client *client = client_find(site->warden, site->call.client);
 	struct rm_arg_free arg = { .client = site->call.client,
 				   .parent = site->call.parent,
 				   .object = site->call.object };
-	cleanup_close int file = site_take_file(site, site->fd);
 
-	if (file >= 0)
-		site->warden->device->ops->call(site->warden->device, file, RM_ESC_FREE, &arg, sizeof(arg));
+	if (!client || client_call(site->warden, client, RM_ESC_FREE, &arg, sizeof(arg), &arg.status))
+		bf_log(BF_LOG_ERROR, "object %x of client %x could not be taken back", arg.object,
+		       arg.client);
 }
 
-static struct answer note(struct site *site, enum rm_kind kind, uint64_t bytes)
+/* The client that a call names, if the call came through that client's control file, or for an event through one that is
+ * registered with it: the driver takes no other. */
+static struct client *client_of(const struct site *site)
+{
+	struct client *client = client_find(site->warden, site->call.client);
+
+	if (!client || site->gpu_fd >= 0 || client->file == site->file)
+		return client;
+	return site->file && site->file->linked_to == client->file->serial ? client : NULL;
+}
+
+static struct answer unknown_client(struct site *site)
+{
+	return site_refuse(site, RM_ERR_INVALID_CLIENT, "a client that is not this file's");
+}
+
+/* The hand makes it: the driver books its memory there, and takes maps from it alone. */
+static struct answer alloc_root(struct site *site)
+{
+	struct rm_arg_free arg = { 0 };
+	int rc;
+
+	if (site->kind != DEVICE_FILE_CONTROL)
+		return RETURN(-EINVAL);
+	rc = site_perform_as_owner(site);
+	if (rc || site_status_of(site))
+		return RETURN(rc);
+	if (!client_find(site->warden, site->call.object) && client_add(site, site->call.object))
+		return RETURN(0);
+	arg.client = arg.parent = arg.object = site->call.object;
+	site->warden->device->ops->call(site->warden->device, site->file->fd, RM_ESC_FREE, &arg, sizeof(arg));
+	return RETURN(-ENOMEM);
+}
+
+static struct answer alloc_plain(struct site *site, enum rm_kind kind, uint64_t bytes)
 {
 	const struct rm_call *call = &site->call;
-	struct ledger_object *object = ledger_add(site->warden->ledger, call->client, call->parent,
-						  call->object, call->class_id, kind, bytes);
+	int rc = site_perform(site);
 
-	if (object)
+	if (rc || site_status_of(site))
+		return RETURN(rc);
+	if (ledger_add(site->warden->ledger, call->client, call->parent, call->object, call->class_id, kind,
+		       bytes))
 		return RETURN(0);
 	site_undo(site);
 	return RETURN(-ENOMEM);
 }
 
-static struct answer alloc_plain(struct site *site, enum rm_kind kind, uint8_t *params, uint32_t size)
-{
-	struct answer answer;
-
-	return perform_made(site, params, size, &answer) ? note(site, kind, 0) : answer;
-}
-
-static uint64_t get64(const uint8_t *at)
-{
-	uint64_t value;
-
-	memcpy(&value, at, sizeof(value));
-	return value;
-}
-
-/* Whether `bytes` more fit, looking hard before saying no. */
-static bool has_room(struct warden *warden, uint64_t bytes)
-{
-	if (bytes <= ledger_room(warden->ledger))
-		return true;
-	warden_reconcile(warden);
-	return bytes <= ledger_room(warden->ledger);
-}
-
-static struct answer refuse_memory(struct site *site, uint64_t bytes)
-{
-	struct ledger *ledger = site->warden->ledger;
-
-	bf_log(BF_LOG_INFO, "process %d: %llu bytes refused: %llu of %llu are in use", site->process->pid,
-	       (unsigned long long)bytes, (unsigned long long)ledger_used(ledger),
-	       (unsigned long long)ledger_limit(ledger));
-	site->warden->refusals++;
-	return site_status(site, RM_ERR_NO_MEMORY);
-}
-
-/* Device memory. The driver rounds sizes up, so the last word is the size it returns. */
-static struct answer alloc_vidmem(struct site *site, uint8_t *params, uint32_t size)
-{
-	struct warden *warden = site->warden;
-	uint32_t bytes_at = warden->device->layout->memory_bytes;
-	struct answer answer;
-	uint64_t bytes;
-	bool fits;
-
-	if (!params || size < bytes_at + sizeof(uint64_t))
-		return site_refuse(site, RM_ERR_INVALID_ARGUMENT, "memory without a size");
-	bytes = get64(params + bytes_at);
-	fits = has_room(warden, bytes);
-	if (!fits && site_waits_for_room(site, bytes))
-		return (struct answer){ ANSWER_LATER, 0 };
-	if (!fits || !site_may_have(site, bytes))
-		return refuse_memory(site, bytes);
-	if (!perform_made(site, params, size, &answer))
-		return answer;
-	bytes = get64(params + bytes_at);
-	if (!has_room(warden, bytes)) {
-		site_undo(site);
-		return refuse_memory(site, bytes);
-	}
-	return note(site, RM_KIND_VIDMEM, bytes);
-}
-
-static struct answer alloc_sysmem(struct site *site, uint8_t *params, uint32_t size)
+static struct answer alloc_sysmem(struct site *site)
 {
 	uint32_t bytes_at = site->warden->device->layout->memory_bytes;
-	struct answer answer;
+	uint64_t bytes = 0;
+	struct answer answer = alloc_plain(site, RM_KIND_SYSMEM, 0);
+	struct ledger_object *object =
+		ledger_find(site->warden->ledger, site->call.client, site->call.object);
 
-	if (!perform_made(site, params, size, &answer))
+	if (answer.value || site_status_of(site) || !object)
 		return answer;
-	return note(site, RM_KIND_SYSMEM, size >= bytes_at + sizeof(uint64_t) ? get64(params + bytes_at) : 0);
+	if (site->params.bytes >= bytes_at + sizeof(bytes))
+		memcpy(&bytes, site->params.now + bytes_at, sizeof(bytes));
+	object->bytes = bytes;
+	return answer;
 }
 
-static struct answer alloc_device(struct site *site, uint8_t *params, uint32_t size)
+static struct answer alloc_device(struct site *site)
 {
 	const struct rm_layout *layout = site->warden->device->layout;
 	struct answer answer;
 	uint32_t instance = 0;
 
-	if (params && size >= layout->device_instance + sizeof(instance))
-		memcpy(&instance, params + layout->device_instance, sizeof(instance));
+	if (site->params.bytes >= layout->device_instance + sizeof(instance))
+		memcpy(&instance, site->params.now + layout->device_instance, sizeof(instance));
 	if (instance != site->warden->device->instance)
 		return site_refuse(site, RM_ERR_INVALID_DEVICE, "another GPU than this vGPU's");
-	if (!perform_made(site, params, size, &answer))
-		return answer;
-	client_find(site->warden, site->call.client)->device = site->call.object;
-	return note(site, RM_KIND_DEVICE, 0);
+	answer = alloc_plain(site, RM_KIND_DEVICE, 0);
+	if (!answer.value && !site_status_of(site))
+		client_find(site->warden, site->call.client)->device = site->call.object;
+	return answer;
 }
 
-static struct answer alloc_subdevice(struct site *site, uint8_t *params, uint32_t size)
+/* The driver gives a client one of each device's. */
+static struct answer alloc_subdevice(struct site *site)
 {
-	struct answer answer;
+	struct answer answer = alloc_plain(site, RM_KIND_SUBDEVICE, 0);
 
-	if (!perform_made(site, params, size, &answer))
-		return answer;
-	client_find(site->warden, site->call.client)->subdevice = site->call.object;
-	return note(site, RM_KIND_SUBDEVICE, 0);
+	if (!answer.value && !site_status_of(site))
+		client_find(site->warden, site->call.client)->subdevice = site->call.object;
+	return answer;
 }
 
 /* The doorbell object is ours to answer for: none is made, so none can be mapped. */
 static struct answer alloc_doorbell(struct site *site)
 {
-	struct rm_call *call = &site->call;
+	const struct rm_call *call = &site->call;
 
-	if (!client_find(site->warden, call->client))
-		return site_refuse(site, RM_ERR_INVALID_CLIENT, "a doorbell for an unknown client");
 	if (!call->object)
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a doorbell without a handle");
-	struct answer answer = note(site, RM_KIND_DOORBELL, 0);
-	return answer.value ? answer : site_status(site, RM_OK);
+	if (!ledger_find(site->warden->ledger, call->client, call->parent))
+		return site_refuse(site, RM_ERR_INVALID_OBJECT_PARENT, "a doorbell of nothing");
+	if (!ledger_add(site->warden->ledger, call->client, call->parent, call->object, call->class_id,
+			RM_KIND_DOORBELL, 0))
+		return RETURN(-ENOMEM);
+	return site_status(site, RM_OK);
 }
 
 /* Engines live on channels, and all channels are known. */
-static struct answer alloc_engine(struct site *site, uint8_t *params, uint32_t size)
+static struct answer alloc_engine(struct site *site)
 {
 	struct ledger_object *parent =
 		ledger_find(site->warden->ledger, site->call.client, site->call.parent);
 
 	if (!parent || parent->kind != RM_KIND_CHANNEL)
 		return site_refuse(site, RM_ERR_INVALID_OBJECT_PARENT, "an engine on an unknown channel");
-	return alloc_plain(site, RM_KIND_ENGINE, params, size);
+	return alloc_plain(site, RM_KIND_ENGINE, 0);
 }
 
 /* A channel group: what CUDA calls a context has one or more. */
-static struct answer alloc_group(struct site *site, uint8_t *params, uint32_t size)
+static struct answer alloc_group(struct site *site)
 {
 	struct warden_ctx_ask ask;
 	struct answer answer;
 
 	if (!site_may_begin(site, &ask))
-		return site_refuse(site, RM_ERR_INSUFFICIENT_RESOURCES, "another context is not to be");
-	answer = alloc_plain(site, RM_KIND_GROUP, params, size);
+		return site_refuse(site, RM_ERR_INSUFFICIENT_RESOURCES, "the policy refused a new context");
+	answer = alloc_plain(site, RM_KIND_GROUP, 0);
 	if (!answer.value && !site_status_of(site))
 		group_begin(ledger_find(site->warden->ledger, site->call.client, site->call.object), &ask);
 	return answer;
 }
 
-static struct answer alloc_call(struct site *site)
+static struct answer alloc_known(struct site *site, enum rm_kind kind)
 {
-	const struct rm_class *class = rm_class_find(site->call.class_id);
-	cleanup_free uint8_t *params = NULL;
-	uint32_t size;
-	int rc;
-
-	if (class->kind == RM_KIND_ROOT)
-		return site_alloc_root(site);
-	/* Pages of the caller's are named by their address, and the caller would be us. */
-	if (class->kind == RM_KIND_REFUSED || class->kind == RM_KIND_OS_MEMORY)
-		return site_refuse(site, RM_ERR_NOT_SUPPORTED, class->name);
-	if (site->call.flags & FLAG_SERIALIZED)
-		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "serialized parameters");
-	params = site_take_params(site, &size, &rc);
-	if (rc)
-		return RETURN(rc);
-	switch (class->kind) {
+	switch (kind) {
 	case RM_KIND_VIDMEM:
-		return alloc_vidmem(site, params, size);
+		return site_alloc_vidmem(site);
 	case RM_KIND_SYSMEM:
-		return alloc_sysmem(site, params, size);
+		return alloc_sysmem(site);
 	case RM_KIND_DEVICE:
-		return alloc_device(site, params, size);
+		return alloc_device(site);
 	case RM_KIND_ENGINE:
-		return alloc_engine(site, params, size);
+		return alloc_engine(site);
 	case RM_KIND_SUBDEVICE:
-		return alloc_subdevice(site, params, size);
+		return alloc_subdevice(site);
 	case RM_KIND_DOORBELL:
 		return alloc_doorbell(site);
 	case RM_KIND_GROUP:
-		return alloc_group(site, params, size);
+		return alloc_group(site);
 	case RM_KIND_CHANNEL:
-		return site_alloc_channel(site, params, size);
+		return site_alloc_channel(site);
 	default:
-		return alloc_plain(site, class->kind, params, size);
+		return alloc_plain(site, kind, 0);
 	}
+}
+
+/* Clients that the parameters name: the driver would judge by our rights, and they must be this vGPU's. */
+static bool names_known_clients(const struct site *site, const struct rm_class *class)
+{
+	for (unsigned i = 0; i < sizeof(class->client_at) / sizeof(class->client_at[0]); i++) {
+		uint32_t client = 0;
+
+		if (class->client_at[i] < 0 || site->params.bytes < class->client_at[i] + sizeof(client))
+			continue;
+		memcpy(&client, site->params.now + class->client_at[i], sizeof(client));
+		if (client && !client_find(site->warden, client))
+			return false;
+	}
+	return true;
+}
+
+static struct answer alloc_call(struct site *site)
+{
+	struct device *device = site->warden->device;
+	const struct rm_class *class = rm_class_find(site->call.class_id);
+	bool is_extra = device->ops->permits &&
+			device->ops->permits(site->call.class_id); /* its own classes */
+
+	if (site->call.flags & FLAG_SERIALIZED)
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "serialized parameters");
+	if (class->kind == RM_KIND_ROOT)
+		return alloc_root(site);
+	/* Pages of the caller's are named by their address, and the caller would be us. */
+	if (!is_extra && (class->kind == RM_KIND_REFUSED || class->kind == RM_KIND_OS_MEMORY))
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, class->name);
+	if (!client_of(site) || !names_known_clients(site, class))
+		return unknown_client(site);
+	if (site->call.object && ledger_find(site->warden->ledger, site->call.client, site->call.object))
+		return site_refuse(site, RM_ERR_INSERT_DUPLICATE_NAME, "a handle that is in use");
+	return alloc_known(site, is_extra ? RM_KIND_OTHER : class->kind);
 }
 
 /* What a group has had of the GPU is asked for before it goes, alone or with what it is part of. */
@@ -365,336 +307,177 @@ static struct answer free_call(struct site *site)
 {
 	const struct rm_call *call = &site->call;
 	struct ledger_object *object = ledger_find(site->warden->ledger, call->client, call->object);
-	struct client *client = client_find(site->warden, call->client);
+	struct client *client = client_of(site);
 	int rc;
 
+	if (!client)
+		return unknown_client(site);
 	if (object && object->kind == RM_KIND_DOORBELL) {
 		ledger_remove(site->warden->ledger, call->client, call->object);
 		return site_status(site, RM_OK);
 	}
-	if (client && may_hold_groups(object))
+	/* Channels are stopped through it. Freed with its device it takes the channels along. */
+	if (call->object == client->subdevice && client_has_channels(site->warden, client))
+		return site_refuse(site, RM_ERR_STATE_IN_USE, "the subdevice of a client with channels");
+	if (may_hold_groups(object))
 		groups_ask_time(site->warden, client);
-	rc = site_perform(site, NULL, 0);
+	rc = site_perform(site);
 	if (rc || site_status_of(site))
 		return RETURN(rc);
-	if (client && call->object == call->client)
+	if (call->object == call->client)
 		client_gone(site->warden, client);
-	else if (call->object == call->client)
-		root_answered(site->warden, site->process->pid);
 	else
 		ledger_remove(site->warden->ledger, call->client, call->object);
 	return RETURN(0);
 }
 
-/* Another name for an object of any client that lets us. Memory that we do not know yet is as large as the
- * driver says it is. */
-static struct answer dup_call(struct site *site)
+/* The old heap interface. Libraries in use today allocate memory as an object of class 0x40, and hand over pages
+ * of their own by ALLOC_MEMORY. */
+static struct answer heap_call(struct site *site)
 {
-	struct warden *warden = site->warden;
-	const struct rm_call *call = &site->call;
-	uint64_t before, after;
-	struct ledger_object *source, *object;
-	int rc;
-
-	/* The pages that the GPU reads GP_PUT from are ours: with a name for one a program could submit past the gate. */
-	if (call->source_client == warden->device->client)
-		return site_refuse(site, RM_ERR_INVALID_CLIENT, "an object of ours");
-	before = warden_driver_bytes(warden, site->process->pid);
-	rc = site_perform(site, NULL, 0);
-	if (rc || site_status_of(site))
-		return RETURN(rc);
-	if (!client_seen(site))
-		return RETURN(-ENOMEM);
-	source = ledger_find(warden->ledger, call->source_client, call->source_object);
-	if (source) {
-		object = ledger_add_duplicate(warden->ledger, call->client, call->parent, call->object,
-					      source);
-		return RETURN(object ? 0 : -ENOMEM);
-	}
-	after = warden_driver_bytes(warden, site->process->pid);
-	if (after > before)
-		object = ledger_add_import(warden->ledger, call->client, call->parent, call->object, 0,
-					   after - before);
-	else
-		object = ledger_add(warden->ledger, call->client, call->parent, call->object, 0,
-				    RM_KIND_OTHER, 0);
-	return RETURN(object ? 0 : -ENOMEM);
-}
-
-enum {
-	IMPORT_FD_AT = 0,      /* both forms */
-	IMPORT_PARENT_AT = 12, /* NV0000_CTRL_OS_UNIX_IMPORT_OBJECT_FROM_FD_PARAMS */
-	IMPORT_OBJECT_AT = 16,
-	IMPORT_SIZE = 20,
-	IMPORTS_PARENT_AT = 4, /* NV0000_CTRL_OS_UNIX_IMPORT_OBJECTS_FROM_FD_PARAMS */
-	IMPORTS_OBJECTS_AT = 8,
-	IMPORTS_MAX = 128,
-	IMPORTS_COUNT_AT = 8 + 4 * IMPORTS_MAX + IMPORTS_MAX,
-	IMPORTS_SIZE = IMPORTS_COUNT_AT + 4,
-};
-
-/* Note what an import made: the bytes are the driver's; with several objects at once they are shared out, since
- * it is their sum that is charged. */
-static int note_imports(struct site *site, const uint8_t *params, uint64_t bytes)
-{
+	enum { INFO_TOTAL_AT = 24, INFO_FREE_AT = 32 };
 	struct ledger *ledger = site->warden->ledger;
-	bool is_many = site->call.class_id == RM_CTRL_IMPORT_OBJECTS_FROM_FD;
-	uint16_t count = 1;
-	uint32_t parent, object;
-
-	memcpy(&parent, params + (is_many ? IMPORTS_PARENT_AT : IMPORT_PARENT_AT), sizeof(parent));
-	if (is_many)
-		memcpy(&count, params + IMPORTS_COUNT_AT, sizeof(count));
-	for (unsigned i = 0; i < count && i < IMPORTS_MAX; i++) {
-		uint64_t part = i + 1 == count ? bytes : bytes / count;
-
-		memcpy(&object, params + (is_many ? IMPORTS_OBJECTS_AT + 4 * i : IMPORT_OBJECT_AT),
-		       sizeof(object));
-		if (part ? !ledger_add_import(ledger, site->call.client, parent, object, 0, part)
-			 : !ledger_add(ledger, site->call.client, parent, object, 0, RM_KIND_OTHER, 0))
-			return -ENOMEM;
-		bytes -= i + 1 == count ? bytes : part;
-	}
-	return 0;
-}
-
-/* Memory that another process exported into a file. The file's number is the program's; ours is another. */
-static struct answer import_call(struct site *site)
-{
-	uint32_t expected = site->call.class_id == RM_CTRL_IMPORT_OBJECT_FROM_FD ? IMPORT_SIZE : IMPORTS_SIZE;
-	uint64_t before = warden_driver_bytes(site->warden, site->process->pid), after;
-	uint8_t params[IMPORTS_SIZE];
-	int theirs, rc;
-
-	if (site->call.params_size != expected || site_peek(site, site->call.params, params, expected))
-		return site_status(site, RM_ERR_INVALID_ARGUMENT);
-	memcpy(&theirs, params + IMPORT_FD_AT, sizeof(theirs));
-	cleanup_close int ours = site_take_file(site, theirs);
-	if (ours < 0)
-		return site_status(site, RM_ERR_INVALID_ARGUMENT);
-	memcpy(params + IMPORT_FD_AT, &ours, sizeof(ours));
-	rc = site_perform(site, params, expected);
-	if (rc || site_status_of(site))
-		return RETURN(rc);
-	if (!client_seen(site))
-		return RETURN(-ENOMEM);
-	after = warden_driver_bytes(site->warden, site->process->pid);
-	return RETURN(note_imports(site, params, after > before ? after - before : 0));
-}
-
-static struct answer token_call(struct site *site)
-{
-	struct client *client;
-	uint32_t token;
+	uint64_t total = ledger_limit(ledger) ? ledger_limit(ledger) : UINT64_MAX, room = ledger_room(ledger);
+	uint64_t all, left;
 	int rc;
 
-	if (site->call.params_size != sizeof(token) ||
-	    site_peek(site, site->call.params, &token, sizeof(token)))
-		return site_status(site, RM_ERR_INVALID_ARGUMENT);
-	rc = site_perform(site, &token, sizeof(token));
-	client = client_find(site->warden, site->call.client);
-	if (!rc && !site_status_of(site) && client)
-		channel_learn_token(site->warden, client, site->call.object);
-	return RETURN(rc);
+	if (site->call.class_id == RM_HEAP_FREE)
+		return free_call(site);
+	if (site->call.class_id != RM_HEAP_INFO || !client_of(site))
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "memory through VID_HEAP_CONTROL");
+	rc = site_perform(site);
+	if (rc || site_status_of(site))
+		return RETURN(rc);
+	memcpy(&all, site->arg.now + INFO_TOTAL_AT, sizeof(all));
+	memcpy(&left, site->arg.now + INFO_FREE_AT, sizeof(left));
+	put64(site->arg.now + INFO_TOTAL_AT, total < all ? total : all);
+	put64(site->arg.now + INFO_FREE_AT, room < left ? room : left);
+	return RETURN(0);
 }
 
-static bool is_doorbell(const struct site *site, uint32_t memory)
+/* Pages of the program's own: the kernel finds them in the address space of the caller, so this call goes on. Whatever
+ * another thread makes of it on the way: it is taken on a GPU's file only, makes host memory or nothing for anybody who
+ * is not root (docs/security.md), and names objects of clients that are ours. */
+static struct answer alloc_memory_call(struct site *site)
 {
-	struct ledger_object *object = ledger_find(site->warden->ledger, site->call.client, memory);
+	enum rm_kind kind = rm_class_find(site->call.class_id)->kind;
 
-	return object && object->kind == RM_KIND_DOORBELL;
-}
-
-/* "Which file maps this object?" The driver has never heard of our doorbells: registers, through the GPU file. */
-static struct answer address_space_call(struct site *site)
-{
-	enum { OBJECT_AT = 0, TYPE_AT = 8, SIZE = 12, REGISTERS = 3 };
-	uint32_t object, type = REGISTERS;
-
-	if (site->call.params_size != SIZE ||
-	    site_peek(site, site->call.params + OBJECT_AT, &object, sizeof(object)) ||
-	    !is_doorbell(site, object))
+	if (kind == RM_KIND_OS_MEMORY && site->kind == DEVICE_FILE_GPU)
 		return PASS;
-	if (site_poke(site, site->call.params + TYPE_AT, &type, sizeof(type)))
-		return RETURN(-EFAULT);
-	return site_status(site, RM_OK);
+	return site_refuse(site, RM_ERR_NOT_SUPPORTED, "memory through ALLOC_MEMORY");
 }
 
-/* The driver waits for the channels under the GPU's lock, for as long as the caller says: everybody's calls, and our
- * stops, would wait with it. No library asks. */
-static struct answer refuse_idle(struct site *site)
+/* A GPU's file, or a control file for events, is tied to a control file. The driver then keeps that one open as long as
+ * the other, which we do not see; so nothing may be in it that would live on: clients are freed by name (file.c), and
+ * exports are not made into such a file. */
+static struct answer register_call(struct site *site)
 {
-	return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a wait under the GPU's lock");
-}
+	struct devfile *control = site->named;
+	int rc;
 
-enum {
-	PREEMPTION_SIZE =
-		32, /* NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS: flags, channel, graphics, compute... */
-	PREEMPTION_FLAGS_AT = 0,
-	PREEMPTION_COMPUTE_AT = 12,
-	PREEMPTION_SETS_COMPUTE = 1,
-	PREEMPTION_ANYWHERE =
-		2, /* in mid-kernel; less waits for blocks or kernels to end (measured, docs/driver.md) */
-};
-
-/* A program whose kernels cannot be interrupted could not be stopped, and would keep everybody else waiting. libcuda sets
- * what we want; whoever wants less is told that it has it. */
-static struct answer preemption_call(struct site *site)
-{
-	uint8_t params[PREEMPTION_SIZE];
-	uint32_t flags, compute, anywhere = PREEMPTION_ANYWHERE;
-
-	/* Of another size or out of reach: the driver says what is wrong with it. */
-	if (site->call.params_size != sizeof(params) ||
-	    site_peek(site, site->call.params, params, sizeof(params)))
-		return PASS;
-	memcpy(&flags, params + PREEMPTION_FLAGS_AT, sizeof(flags));
-	memcpy(&compute, params + PREEMPTION_COMPUTE_AT, sizeof(compute));
-	if (!(flags & PREEMPTION_SETS_COMPUTE) || compute == PREEMPTION_ANYWHERE)
-		return PASS;
-	memcpy(params + PREEMPTION_COMPUTE_AT, &anywhere, sizeof(anywhere));
-	return RETURN(site_perform(site, params, sizeof(params)));
-}
-
-static struct answer control_call(struct site *site)
-{
-	switch (site->call.class_id) {
-	case RM_CTRL_ROOT_GET_ADDRESS_SPACE:
-		return address_space_call(site);
-	case RM_CTRL_GROUP_SCHEDULE:
-	case RM_CTRL_GROUP_SET_TIMESLICE:
-	case RM_CTRL_GROUP_SET_INTERLEAVE:
-		return site_group_control(site);
-	case RM_CTRL_DISABLE_CHANNELS:	       /* would undo a hard stop */
-	case RM_CTRL_FIFO_UPDATE_CHANNEL_INFO: /* would point a channel back at the program's own USERD */
-		return site_refuse(site, RM_ERR_INSUFFICIENT_PERMISSIONS, "a control that moves channels");
-	case RM_CTRL_SET_PREEMPTION:
-		return preemption_call(site);
-	case RM_CTRL_ROOT_IDLE_CHANNELS:
-	case RM_CTRL_FIFO_IDLE_CHANNELS:
-		return refuse_idle(site);
-	case RM_CTRL_GROUP_MAKE_REALTIME:
-	case RM_CTRL_CHANNEL_SET_INTERLEAVE:
-		return site_refuse(site, RM_ERR_INSUFFICIENT_PERMISSIONS,
-				   "a control that changes its turn on the GPU");
-	case RM_CTRL_CHANNEL_GET_TOKEN:
-		return token_call(site);
-	case RM_CTRL_IMPORT_OBJECT_FROM_FD:
-	case RM_CTRL_IMPORT_OBJECTS_FROM_FD:
-		return import_call(site);
-	default:
-		return told_is_mine(site->call.class_id) ? site_told(site) : PASS;
-	}
-}
-
-static struct answer map_call(struct site *site)
-{
-	struct ledger_object *object =
-		ledger_find(site->warden->ledger, site->call.client, site->call.object);
-
-	if (object && object->kind == RM_KIND_DOORBELL)
-		return site_map_doorbell(site);
-	if (object && object->kind == RM_KIND_CHANNEL)
-		return site_refuse(site, RM_ERR_NOT_SUPPORTED,
-				   "a channel's control page in the driver's memory");
-	return PASS;
+	if (!control || control->kind != DEVICE_FILE_CONTROL || control->kept)
+		return RETURN(-EINVAL);
+	memcpy(site->arg.now, &control->fd, sizeof(control->fd));
+	rc = site_perform(site);
+	memcpy(site->arg.now, site->arg.before, sizeof(int));
+	if (rc)
+		return RETURN(rc);
+	control->is_linked = true;
+	if (site->file)
+		site->file->linked_to = control->serial;
+	return RETURN(0);
 }
 
 /* The library tells the driver where it has mapped something. For a doorbell there is nothing to tell. */
 static struct answer mapping_info_call(struct site *site)
 {
+	enum { MEMORY_AT = 8 }; /* NVOS56 */
 	uint32_t memory;
 
-	memcpy(&memory, site->arg + MAPPING_INFO_MEMORY_AT, sizeof(memory));
-	if (!is_doorbell(site, memory))
-		return PASS;
-	site->call.status_at = MAPPING_INFO_STATUS_AT;
-	return site_status(site, RM_OK);
+	memcpy(&memory, site->arg.now + MEMORY_AT, sizeof(memory));
+	if (site_is_doorbell(site, memory))
+		return site_status(site, RM_OK);
+	return client_of(site) ? RETURN(site_perform_as_owner(site)) : unknown_client(site);
 }
 
-static uint64_t lower(uint64_t ours, const uint8_t *theirs_at)
+static struct answer unmap_call(struct site *site)
 {
-	uint64_t theirs = get64(theirs_at);
-
-	return ours < theirs ? ours : theirs;
+	if (site_is_doorbell(site, site->call.object))
+		return site_status(site, RM_OK);
+	return client_of(site) ? RETURN(site_perform_as_owner(site)) : unknown_client(site);
 }
 
-/* The old heap interface. Libraries in use today allocate memory as an object of class 0x40, and hand over pages
- * of their own by ALLOC_MEMORY; so nothing here need pass, and what does not pass cannot be changed on the way. */
-static struct answer heap_call(struct site *site)
+/* Calls that only carry values. Those on a GPU's file that say nothing of the file are made on one of ours. */
+static struct answer plain_call(struct site *site)
 {
-	enum { INFO_TOTAL_AT = 24, INFO_FREE_AT = 32 };
-	struct ledger *ledger = site->warden->ledger;
-	uint64_t total = ledger_limit(ledger), room;
-	int rc;
+	struct device *device = site->warden->device;
 
-	switch (site->call.class_id) {
-	case RM_HEAP_FREE:
-		return free_call(site);
-	case RM_HEAP_INFO:
-		rc = site_perform(site, NULL, 0);
-		if (rc || site_status_of(site))
-			return RETURN(rc);
-		total = lower(total ? total : UINT64_MAX, site->arg + INFO_TOTAL_AT);
-		room = lower(ledger_room(ledger), site->arg + INFO_FREE_AT);
-		if (site_poke(site, site->arg_at + INFO_TOTAL_AT, &total, sizeof(total)) ||
-		    site_poke(site, site->arg_at + INFO_FREE_AT, &room, sizeof(room)))
-			return RETURN(-EFAULT);
-		return RETURN(0);
-	default:
-		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "memory through VID_HEAP_CONTROL");
-	}
+	if (site->call.client && !client_of(site))
+		return unknown_client(site);
+	if (site->file || site->gpu_fd >= 0)
+		return RETURN(site_perform(site));
+	return RETURN(
+		device->ops->call(device, device->gpu_fd, site->call.nr, site->arg.now, site->call.size));
 }
 
-static struct answer alloc_memory_call(struct site *site)
+/* A program waits for events with poll. On a GPU's file it waits for the driver itself; on a control file it has our pipe,
+ * which is made readable when the driver's file is. */
+static struct answer event_call(struct site *site)
 {
-	enum rm_kind kind = rm_class_find(site->call.class_id)->kind;
+	struct answer answer = plain_call(site);
 
-	if (kind == RM_KIND_OS_MEMORY || kind == RM_KIND_SYSMEM)
-		return PASS;
-	return site_refuse(site, RM_ERR_NOT_SUPPORTED, "device memory through ALLOC_MEMORY");
+	if (answer.value || !site->file)
+		return answer;
+	if (site->call.nr == RM_ESC_ALLOC_OS_EVENT)
+		devfile_watch_events(site->warden, site->file);
+	else
+		devfile_take_event(site->warden, site->file);
+	return answer;
 }
 
-static struct answer dispatch(struct site *site)
+static bool names_ours(const struct rm_call *call)
 {
-	if (site->file == DEVICE_FILE_OTHER_GPU)
-		return RETURN(-ENODEV);
-	site_meet_client(site);
+	return is_own_handle(call->object) || is_own_handle(call->parent) ||
+	       is_own_handle(call->source_object);
+}
+
+struct answer site_call(struct site *site)
+{
+	if (names_ours(&site->call))
+		return site_refuse(site, RM_ERR_INVALID_OBJECT_HANDLE, "a handle of Belfry's");
 	switch (site->call.verb) {
 	case RM_VERB_ALLOC:
 		return alloc_call(site);
 	case RM_VERB_FREE:
 		return free_call(site);
 	case RM_VERB_CONTROL:
-		return control_call(site);
+		return client_of(site) ? site_control_call(site) : unknown_client(site);
 	case RM_VERB_ALLOC_MEMORY:
 		return alloc_memory_call(site);
 	case RM_VERB_VID_HEAP:
 		return heap_call(site);
 	case RM_VERB_DUP:
-		return dup_call(site);
+		return client_of(site) ? site_duplicate(site) : unknown_client(site);
 	case RM_VERB_MAP_MEMORY:
-		return map_call(site);
+		return client_of(site) ? site_map_memory(site) : unknown_client(site);
 	case RM_VERB_UNMAP_MEMORY:
-		return is_doorbell(site, site->call.object) ? site_status(site, RM_OK) : PASS;
+		return unmap_call(site);
+	case RM_VERB_REGISTER_FD:
+		return register_call(site);
 	case RM_VERB_REFUSED:
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a call that goes around the ledger");
 	default:
 		break;
 	}
 	switch (site->call.nr) {
+	case RM_ESC_ALLOC_OS_EVENT:
+	case RM_ESC_GET_EVENT_DATA:
+		return event_call(site);
 	case RM_ESC_UPDATE_DEVICE_MAPPING_INFO:
 		return mapping_info_call(site);
-	case RM_ESC_IDLE_CHANNELS:
-		return refuse_idle(site);
+	case RM_ESC_SHARE: /* all that may share are one vGPU's, and share already: nobody else is let in */
+		return client_of(site) ? site_status(site, RM_OK) : unknown_client(site);
 	default:
-		return PASS;
+		return plain_call(site);
 	}
-}
-
-struct answer site_call(struct site *site)
-{
-	struct answer answer = dispatch(site);
-
-	return site->is_untold && answer.kind == ANSWER_RETURN ? RETURN(-EFAULT) : answer;
 }

@@ -15,10 +15,6 @@
 enum {
 	USERD_BYTES = 512,
 	NOTIFIER_MOST_BYTES = 64 << 10, /* a library's is a page; nobody makes us map all he has for one */
-	/* The name of a page in a program's client while a channel is made: of a range that libraries do not use
-	 * (theirs begin at 0x5c000000, recorded). */
-	PAGE_HANDLE_FIRST = 0x5bf00000,
-	PAGE_HANDLE_LAST = 0x5bffffff,
 };
 
 static struct view *view_get(struct warden *warden, int control_fd, uint32_t client,
@@ -27,8 +23,10 @@ static struct view *view_get(struct warden *warden, int control_fd, uint32_t cli
 	struct device_view what = { .handle = memory->handle, .bytes = memory->bytes };
 	struct view *view;
 
+	/* The block tells whether it is still the same memory: handles are used again. */
 	for (view = warden->views; view; view = view->next)
-		if (view->client == client && view->memory == memory->handle) {
+		if (view->client == client && view->memory == memory->handle &&
+		    view->block == memory->block && view->seen.bytes == memory->bytes) {
 			view->users++;
 			return view;
 		}
@@ -44,6 +42,9 @@ static struct view *view_get(struct warden *warden, int control_fd, uint32_t cli
 	}
 	view->client = client;
 	view->memory = memory->handle;
+	view->block = memory->block;
+	if (view->block)
+		ledger_keep(view->block);
 	view->users = 1;
 	view->next = warden->views;
 	warden->views = view;
@@ -60,6 +61,8 @@ static void view_put(struct warden *warden, struct view *view)
 		;
 	*at = view->next;
 	warden->device->ops->unview(warden->device, &view->seen);
+	if (view->block)
+		ledger_drop(warden->ledger, view->block);
 	free(view);
 }
 
@@ -78,9 +81,9 @@ static void channel_free(struct warden *warden, struct channel *channel)
 static uint32_t next_page_handle(struct warden *warden, uint32_t client)
 {
 	do
-		warden->next_page_handle = warden->next_page_handle < PAGE_HANDLE_FIRST ||
-							   warden->next_page_handle >= PAGE_HANDLE_LAST
-						   ? PAGE_HANDLE_FIRST
+		warden->next_page_handle = warden->next_page_handle < OWN_HANDLE_FIRST ||
+							   warden->next_page_handle >= OWN_HANDLE_LAST
+						   ? OWN_HANDLE_FIRST
 						   : warden->next_page_handle + 1;
 	while (ledger_find(warden->ledger, client, warden->next_page_handle));
 	return warden->next_page_handle;
@@ -104,8 +107,8 @@ static struct view *notifier_get(struct warden *warden, int control_fd, uint32_t
 }
 
 /* Everything a channel needs before the driver makes it. */
-static struct channel *channel_prepare(struct site *site, int control_fd, struct client *client,
-				       uint32_t memory_handle, uint64_t offset, struct bf_error *err)
+static struct channel *channel_prepare(struct site *site, struct client *client, uint32_t memory_handle,
+				       uint64_t offset, struct bf_error *err)
 {
 	struct warden *warden = site->warden;
 	struct ledger_object *memory = ledger_find(warden->ledger, client->handle, memory_handle);
@@ -118,6 +121,10 @@ static struct channel *channel_prepare(struct site *site, int control_fd, struct
 	channel->client = client;
 	channel->process = site->process;
 	channel->token = GATE_NO_TOKEN;
+	if (!client->subdevice) {
+		bf_fail(err, EINVAL, "its client has no subdevice, and so it could not be stopped");
+		goto failed;
+	}
 	if (!memory || (memory->kind != RM_KIND_VIDMEM && memory->kind != RM_KIND_SYSMEM)) {
 		bf_fail(err, EINVAL, "its control memory %x is not known", memory_handle);
 		goto failed;
@@ -126,7 +133,7 @@ static struct channel *channel_prepare(struct site *site, int control_fd, struct
 		bf_fail(err, EINVAL, "its control page lies outside of its memory");
 		goto failed;
 	}
-	channel->view = view_get(warden, control_fd, client->handle, memory, err);
+	channel->view = view_get(warden, site->file->fd, client->handle, memory, err);
 	if (!channel->view)
 		goto failed;
 	if (warden->device->ops->page_new(warden->device, &channel->page, err))
@@ -144,32 +151,35 @@ failed:
 
 /* Have the driver make the channel on our page. The page has a name in the program's client only while that
  * lasts: with one, the program could map the page and write GP_PUT itself. */
-static int make_on_page(struct site *site, int control_fd, const struct client *client,
-			const struct channel *channel, uint8_t *params, uint32_t size, struct bf_error *err)
+static int make_on_page(struct site *site, const struct client *client, const struct channel *channel,
+			struct bf_error *err)
 {
 	struct warden *warden = site->warden;
 	const struct rm_layout *layout = warden->device->layout;
 	uint32_t name = next_page_handle(warden, client->handle);
 	struct rm_arg_free forget = { .client = client->handle, .parent = client->device, .object = name };
-	uint64_t offset = 0;
-	int rc = warden->device->ops->page_name(warden->device, control_fd, client->handle, client->device,
-						name, &channel->page, err);
+	uint8_t *memory = site->params.now + layout->channel_userd_memory;
+	uint8_t *offset = site->params.now + layout->channel_userd_offset;
+	int rc = warden->device->ops->page_name(warden->device, site->file->fd, client->handle,
+						client->device, name, &channel->page, err);
 
 	if (rc)
 		return rc;
-	memcpy(params + layout->channel_userd_memory, &name, sizeof(name));
-	memcpy(params + layout->channel_userd_offset, &offset, sizeof(offset));
-	/* Only what the driver changes is written back, so the program keeps its own values for these two. */
-	rc = site_perform(site, params, size);
-	warden->device->ops->call(warden->device, control_fd, RM_ESC_FREE, &forget, sizeof(forget));
+	memcpy(memory, &name, sizeof(name));
+	memset(offset, 0, sizeof(uint64_t));
+	rc = site_perform(site);
+	/* The program keeps its own values for these two. */
+	memcpy(memory, site->params.before + layout->channel_userd_memory, sizeof(name));
+	memcpy(offset, site->params.before + layout->channel_userd_offset, sizeof(uint64_t));
+	warden->device->ops->call(warden->device, site->file->fd, RM_ESC_FREE, &forget, sizeof(forget));
 	return rc ? bf_fail(err, -rc, "%s", strerror(-rc)) : 0;
 }
 
 /* The driver goes by who makes the call, and that is us: a channel made by root may copy from and to any physical
  * address. A program of an ordinary user must not get more by us than it would by itself. */
-static void deny_privilege(const struct site *site, uint8_t *params)
+static void deny_privilege(const struct site *site)
 {
-	uint8_t *at = params + site->warden->device->layout->channel_flags;
+	uint8_t *at = site->params.now + site->warden->device->layout->channel_flags;
 	uint32_t flags;
 
 	if (geteuid() != 0 || bf_euid_of(site->process->pid) == 0)
@@ -179,28 +189,25 @@ static void deny_privilege(const struct site *site, uint8_t *params)
 	memcpy(at, &flags, sizeof(flags));
 }
 
-struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t size)
+struct answer site_alloc_channel(struct site *site)
 {
 	struct warden *warden = site->warden;
 	const struct rm_layout *layout = warden->device->layout;
 	struct client *client = client_find(warden, site->call.client);
-	cleanup_close int control_fd = site_take_file(site, site->fd);
 	struct ledger_object *object = NULL;
 	struct bf_error err = { 0 };
 	struct channel *channel;
 	uint32_t memory, error_memory;
 	uint64_t offset;
 
-	if (control_fd < 0)
-		return RETURN(control_fd);
-	if (!client || !params || size < layout->channel_userd_offset + sizeof(offset))
+	if (site->params.bytes < layout->channel_userd_offset + sizeof(offset))
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
-	memcpy(&memory, params + layout->channel_userd_memory, sizeof(memory));
-	memcpy(&offset, params + layout->channel_userd_offset, sizeof(offset));
-	memcpy(&error_memory, params + layout->channel_error_memory, sizeof(error_memory));
-	deny_privilege(site, params);
-	channel = channel_prepare(site, control_fd, client, memory, offset, &err);
-	if (!channel || make_on_page(site, control_fd, client, channel, params, size, &err)) {
+	memcpy(&memory, site->params.now + layout->channel_userd_memory, sizeof(memory));
+	memcpy(&offset, site->params.now + layout->channel_userd_offset, sizeof(offset));
+	memcpy(&error_memory, site->params.now + layout->channel_error_memory, sizeof(error_memory));
+	deny_privilege(site);
+	channel = channel_prepare(site, client, memory, offset, &err);
+	if (!channel || make_on_page(site, client, channel, &err)) {
 		warden->refusals++;
 		bf_log(BF_LOG_WARN, "process %d: a channel was refused: %s", site->process->pid, err.text);
 		if (channel)
@@ -218,7 +225,7 @@ struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t si
 		return RETURN(-ENOMEM);
 	}
 	object->attached = channel;
-	channel->notifier = notifier_get(warden, control_fd, client->handle, error_memory);
+	channel->notifier = notifier_get(warden, site->file->fd, client->handle, error_memory);
 	warden->channels++;
 	return RETURN(0);
 }
@@ -250,6 +257,34 @@ void channels_leave_gate(struct warden *warden, struct process *process)
 		ledger_each(warden->ledger, c->handle, RM_KIND_CHANNEL, leave_gate, process);
 }
 
+static void count_one(void *context, struct ledger_object *object)
+{
+	(void)object;
+	++*(unsigned *)context;
+}
+
+bool client_has_channels(const struct warden *warden, const struct client *client)
+{
+	unsigned count = 0;
+
+	ledger_each(warden->ledger, client->handle, RM_KIND_CHANNEL, count_one, &count);
+	return count;
+}
+
+static void leave_all(void *context, struct ledger_object *object)
+{
+	struct channel *channel = object->attached;
+
+	(void)context;
+	if (channel)
+		leave_gate(channel->process, object);
+}
+
+void client_leave_gate(struct warden *warden, const struct client *client)
+{
+	ledger_each(warden->ledger, client->handle, RM_KIND_CHANNEL, leave_all, NULL);
+}
+
 /* Ask the driver ourselves: what it told the program lies in memory the program can change. */
 void channel_learn_token(struct warden *warden, struct client *client, uint32_t handle)
 {
@@ -276,7 +311,6 @@ struct disable_list {
 static void disable_send(struct disable_list *list)
 {
 	const struct rm_layout *layout = list->warden->device->layout;
-	struct process *owner;
 	int rc;
 
 	if (!list->count)
@@ -285,11 +319,7 @@ static void disable_send(struct disable_list *list)
 	memcpy(list->params + layout->disable_count, &list->count, sizeof(list->count));
 	rc = client_control(list->warden, list->client, list->client->subdevice, RM_CTRL_DISABLE_CHANNELS,
 			    list->params, layout->disable_size);
-	owner = rc ? process_by_pid(list->warden, list->client->pid) : NULL;
-	if (owner && process_hides(owner))
-		process_end(owner, "it hides its files, and so cannot be stopped");
-	else if (rc &&
-		 rc != -ENOENT) /* no control file any more: the client has died, and its channels with it */
+	if (rc && rc != -EBADF) /* its file is being closed: the client dies, and its channels with it */
 		list->rc = rc;
 	list->count = 0;
 }

@@ -16,7 +16,7 @@ enum device_file {
 	DEVICE_FILE_NONE = 0,  /* not the device's at all */
 	DEVICE_FILE_CONTROL,   /* nvidiactl */
 	DEVICE_FILE_GPU,       /* nvidiaN, the GPU of this vGPU */
-	DEVICE_FILE_OTHER_GPU, /* nvidiaN, another one */
+	DEVICE_FILE_OTHER_GPU, /* nvidiaN, another one; and what has to do with displays */
 	DEVICE_FILE_MANAGED,   /* nvidia-uvm */
 };
 
@@ -27,7 +27,7 @@ struct device_view {
 	uint32_t handle; /* our own name for the memory, which keeps it alive */
 };
 
-/* Device memory of one process as the device itself counts it. */
+/* Device memory of one process, the owner of a vGPU, as the device itself counts it. */
 struct device_use {
 	uint64_t paid_bytes;	 /* its own, shared or not */
 	uint64_t borrowed_bytes; /* another's, imported here */
@@ -40,19 +40,32 @@ struct device_load {
 };
 
 struct device;
+struct hand;
 
 struct device_ops {
 	const char *name;
 	void (*close)(struct device *device);
 	enum device_file (*classify)(struct device *device, const struct stat *st);
-	/* Make a call through `fd`, a file of a program's that the caller holds. 0 or -errno of the ioctl; the
-	 * driver's own status is in the argument. */
+	/* A device file of our own: CONTROL, GPU or MANAGED; -errno. */
+	int (*open)(struct device *device, enum device_file kind);
+	/* The same, for a mapping to be prepared on it: it is going to be seen by a program. Where the kernel can say so
+	 * (Landlock, device-ioctl right), nobody can make a driver's call on it, whoever has it. */
+	int (*open_for_map)(struct device *device, struct hand *owner, enum device_file kind);
+	/* Make a call through a file of ours, or one of a program's that we hold. 0 or -errno of the ioctl; the driver's
+	 * own status is in the argument. */
 	int (*call)(struct device *device, int fd, uint32_t nr, void *arg, uint32_t size);
-	/* Calls and maps that the warden has nothing to say about. NULL: the kernel does them (the notification is
-	 * continued). Otherwise they are made with our copy of the argument through `fd`, the program's own file
-	 * which the caller holds, for process `pid`; map_file returns the memory to be mapped. */
-	int (*carry)(struct device *device, int fd, pid_t pid, uint32_t nr, void *arg, uint32_t size);
-	int (*map_file)(struct device *device, int fd, pid_t pid, uint64_t bytes, uint64_t offset);
+	/* The same as the process that owns a vGPU's clients: making them, and what the driver takes from their owner
+	 * only. */
+	int (*call_as)(struct device *device, struct hand *owner, int fd, uint32_t nr, void *arg,
+		       uint32_t size);
+	/* A call of the managed-memory device's, likewise. NULL: there is none. */
+	int (*managed_call)(struct device *device, struct hand *owner, int fd, uint32_t cmd, void *arg);
+	/* What a program is to map where a mapping was prepared on `file`. NULL: that file. */
+	int (*map_file)(struct device *device, struct hand *owner, int file, uint64_t bytes, uint64_t offset);
+	/* A vGPU has this owner from now on. NULL: nothing need be known of it. */
+	int (*adopt)(struct device *device, struct hand *owner, struct bf_error *err);
+	/* Classes and controls of the device's own, which a program may use. NULL: none. */
+	bool (*permits)(uint32_t class_or_control);
 	/* See a program's memory object. `control_fd` is its client's control file. */
 	int (*view)(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
 		    bool is_vidmem, struct device_view *view, struct bf_error *err);
@@ -62,7 +75,7 @@ struct device_ops {
 	int (*page_new)(struct device *device, struct device_view *page, struct bf_error *err);
 	int (*page_name)(struct device *device, int control_fd, uint32_t client, uint32_t parent,
 			 uint32_t handle, const struct device_view *page, struct bf_error *err);
-	int (*use_of)(struct device *device, pid_t pid, struct device_use *use);
+	int (*use_of)(struct device *device, pid_t owner, struct device_use *use);
 	/* From now on calls of root's descendants (not of root itself) are taken from us only; root goes by itself when it
 	 * ends. NULL: there is no need, the kernel's device files cannot be used around the filter. */
 	int (*supervise)(struct device *device, pid_t root, struct bf_error *err);
@@ -85,6 +98,7 @@ struct device {
 	uint32_t client;   /* our own with the driver: nothing of it is a program's */
 	char driver_version[32];
 	unsigned index; /* N of nvidiaN */
+	int gpu_fd;	/* a file of the GPU's, for calls that say nothing of the file they are made on */
 	int end_fd;	/* hangs up when the device is gone; -1: it stays */
 	int fault_fd; /* ready when a program, whoever's, has come to grief: device_ops::hear_fault; -1: it is not told */
 };

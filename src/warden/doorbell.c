@@ -3,54 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/own.h"
-#include "base/process.h"
 #include "warden/state.h"
 
-enum { MAP_FD_ADDRESS_AT = 32, DOORBELL_BYTES_MAX = 1 << 20, DOORBELLS_MAX = 64 };
-
-/* "Mapped": the next mmap of this file shall find a doorbell. */
-struct answer site_map_doorbell(struct site *site)
-{
-	struct expected_map *expected;
-	uint64_t bytes = site->call.bytes, address = 0;
-
-	if (bytes < 4096 || bytes > DOORBELL_BYTES_MAX || site->call.offset || site->call.fd < 0)
-		return site_status(site, RM_ERR_INVALID_ARGUMENT);
-	for (expected = site->process->expected; expected; expected = expected->next)
-		if (expected->fd == site->call.fd)
-			break;
-	if (!expected) {
-		expected = calloc(1, sizeof(*expected));
-		if (!expected)
-			return RETURN(-ENOMEM);
-		expected->fd = site->call.fd;
-		expected->next = site->process->expected;
-		site->process->expected = expected;
-	}
-	expected->client = site->call.client;
-	expected->object = site->call.object;
-	expected->bytes = bytes;
-	/* Where the driver would return an address: an offset into the file is all that is used of it. */
-	if (site_poke(site, site->arg_at + MAP_FD_ADDRESS_AT, &address, sizeof(address)))
-		return RETURN(-EFAULT);
-	return site_status(site, RM_OK);
-}
-
-static struct expected_map **find_expected(struct site *site, uint64_t bytes)
-{
-	struct expected_map **at;
-
-	for (at = &site->process->expected; *at; at = &(*at)->next)
-		if ((*at)->bytes == bytes &&
-		    ((*at)->fd == site->fd || bf_same_file(site->process->pid, (*at)->fd, site->fd)))
-			return at;
-	return NULL;
-}
+enum { DOORBELLS_MAX = 64 };
 
 /* A doorbell in memory: sealed, so that the program cannot take pages away from under the poller. */
 static int doorbell_memory(uint64_t bytes)
@@ -94,30 +53,17 @@ static int doorbell_add(struct process *process, const struct expected_map *expe
 	return 0;
 }
 
-bool site_expects_doorbell(struct site *site, uint64_t bytes)
+int doorbell_open(struct process *process, const struct expected_map *expected)
 {
-	return find_expected(site, bytes) != NULL;
-}
-
-struct answer site_mmap_doorbell(struct site *site, uint64_t bytes)
-{
-	struct expected_map **at = find_expected(site, bytes), *expected;
 	cleanup_close int memory = -1;
 	unsigned count = 0;
-	int rc;
 
-	if (!at)
-		return RETURN(-EINVAL);
-	for (struct doorbell *d = site->process->doorbells; d; d = d->next)
+	for (struct doorbell *d = process->doorbells; d; d = d->next)
 		count++;
-	expected = *at;
-	memory = count < DOORBELLS_MAX ? doorbell_memory(bytes) : -ENOMEM;
-	if (memory < 0 || doorbell_add(site->process, expected, memory))
-		return RETURN(-ENOMEM);
-	*at = expected->next;
-	free(expected);
-	rc = standin_put(site, memory);
-	return rc ? RETURN(rc) : PASS;
+	memory = count < DOORBELLS_MAX ? doorbell_memory(expected->bytes) : -ENOMEM;
+	if (memory < 0 || doorbell_add(process, expected, memory))
+		return -ENOMEM;
+	return bf_take_fd(&memory);
 }
 
 void doorbell_gone(struct warden *warden, uint32_t client, uint32_t object)
@@ -139,10 +85,5 @@ void doorbells_gone(struct process *process)
 		next = d->next;
 		doorbell_free(d);
 	}
-	for (struct expected_map *e = process->expected, *next; e; e = next) {
-		next = e->next;
-		free(e);
-	}
 	process->doorbells = NULL;
-	process->expected = NULL;
 }

@@ -19,11 +19,12 @@
 
 /* The driver looks at an ioctl's number (low byte) and size bits only, never at its magic byte, and answers
  * nothing that matters to a call of size 0. So any ioctl with size bits may be the driver's. The common ones
- * of terminals and sockets have none and are not slowed down; neither are UVM's bare numbers, which allocate
- * nothing by themselves (managed memory is seen at its mmap). Sixteen to twenty-nine are the size bits. */
+ * of terminals and sockets have none and are not slowed down. Sixteen to twenty-nine are the size bits. The
+ * managed-memory device takes bare numbers: small ones, and two with the high bits set, which have size bits. */
 static int add_ioctl(scmp_filter_ctx filter)
 {
-	int rc = 0;
+	int rc = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(ioctl), 1,
+				  SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffff80u, 0));
 
 	for (unsigned bit = 16; bit < 30 && !rc; bit++)
 		rc = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(ioctl), 1,

@@ -67,11 +67,9 @@ struct answer site_group_control(struct site *site)
 {
 	struct warden *warden = site->warden;
 	struct client *client = client_find(warden, site->call.client);
-	uint8_t params[16] = { 0 };
 	int rc;
 
-	if (!client || !site->call.params_size || site->call.params_size > sizeof(params) ||
-	    site_peek(site, site->call.params, params, site->call.params_size))
+	if (!site->params.bytes || site->params.bytes > sizeof(uint64_t) * 2)
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	if (site->call.class_id == RM_CTRL_GROUP_SET_TIMESLICE &&
 	    timeslice_of(warden, client, site->call.object)) {
@@ -81,7 +79,7 @@ struct answer site_group_control(struct site *site)
 	if (site->call.class_id == RM_CTRL_GROUP_SET_INTERLEAVE &&
 	    interleave_of(warden, client, site->call.object) >= 0)
 		return site_status(site, RM_OK);
-	rc = site_perform(site, params, site->call.params_size);
+	rc = site_perform(site);
 	if (!rc && site->call.class_id == RM_CTRL_GROUP_SCHEDULE) {
 		warden_apply_group(warden, client, site->call.object);
 		ledger_each(warden->ledger, client->handle, RM_KIND_CHANNEL, learn_missing, warden);

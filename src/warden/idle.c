@@ -32,12 +32,6 @@ static uint32_t device_of(const struct progress_visit *visit, const struct ledge
 	return object ? object->handle : visit->client->device;
 }
 
-/* Whoever rang it is dead: nothing is read of its ring any more, and the driver is asked whether it is there at all. */
-static bool is_orphan(const struct channel *channel)
-{
-	return channel->gate && process_has_exited(channel->process);
-}
-
 /* The two words are the GPU's and the gate's alone: the program has no name for the page. */
 static void look_at_ring(void *context, struct ledger_object *object)
 {
@@ -49,7 +43,7 @@ static void look_at_ring(void *context, struct ledger_object *object)
 	if (!userd || channel->idle_at == passed_on(channel))
 		return;
 	put = channel->gate ? gate_channel_sent(channel->gate) : userd[GATE_GP_PUT_WORD];
-	if (userd[GATE_GP_GET_WORD] != put && !is_orphan(channel))
+	if (userd[GATE_GP_GET_WORD] != put)
 		visit->found = WARDEN_IS_BUSY;
 }
 
@@ -68,8 +62,8 @@ static enum warden_progress ask(struct progress_visit *visit, const struct ledge
 		return WARDEN_IS_DONE;
 	if (rc == RM_ERR_TIMEOUT)
 		return WARDEN_IS_BUSY;
-	/* No control file any more: the client has died, and its channels with it; unless the file is hidden. */
-	if (rc == -ENOENT && client_is_gone(visit->warden, visit->client))
+	/* Its file is being closed: the client dies, and its channels with it. */
+	if (rc == -EBADF)
 		return WARDEN_IS_DONE;
 	/* Any other answer may be about this one channel, in a state that the program brought it to. */
 	if (rc == -EINVAL || rc == RM_ERR_NOT_SUPPORTED) {

@@ -129,9 +129,9 @@ static struct ledger_object *object_add(struct ledger *ledger, uint32_t client, 
 	struct ledger_object *under, *object;
 
 	if (handle == client)
-		return parent_of(ledger, client, client);
+		return ledger_find(ledger, client, client) ? NULL : parent_of(ledger, client, client);
 	if (ledger_find(ledger, client, handle))
-		ledger_remove(ledger, client, handle);
+		return NULL;
 	under = parent_of(ledger, client, parent);
 	object = under ? object_new(ledger, client, handle) : NULL;
 	if (!object)
@@ -156,12 +156,16 @@ static void object_unlink(struct ledger *ledger, struct ledger_object *object)
 	*at = object->sibling;
 }
 
-static void block_drop(struct ledger *ledger, struct ledger_block *block)
+void ledger_keep(struct ledger_block *block)
+{
+	block->holders++;
+}
+
+void ledger_drop(struct ledger *ledger, struct ledger_block *block)
 {
 	if (--block->holders)
 		return;
-	if (block->is_charged)
-		ledger->charged_bytes -= block->bytes;
+	ledger->charged_bytes -= block->bytes;
 	free(block);
 }
 
@@ -182,7 +186,7 @@ static void object_remove(struct ledger *ledger, struct ledger_object *top)
 			ledger->gone(ledger->context, object);
 		object_unlink(ledger, object);
 		if (object->block)
-			block_drop(ledger, object->block);
+			ledger_drop(ledger, object->block);
 		free(object);
 		if (is_last)
 			return;
@@ -199,7 +203,7 @@ void ledger_remove(struct ledger *ledger, uint32_t client, uint32_t handle)
 }
 
 static struct ledger_object *memory_add(struct ledger *ledger, uint32_t client, uint32_t parent,
-					uint32_t handle, uint32_t class_id, uint64_t bytes, bool is_charged)
+					uint32_t handle, uint32_t class_id, uint64_t bytes)
 {
 	struct ledger_block *block = calloc(1, sizeof(*block));
 	struct ledger_object *object = block ? object_add(ledger, client, parent, handle) : NULL;
@@ -208,13 +212,12 @@ static struct ledger_object *memory_add(struct ledger *ledger, uint32_t client, 
 		free(block);
 		return NULL;
 	}
-	*block = (struct ledger_block){ .bytes = bytes, .holders = 1, .is_charged = is_charged };
+	*block = (struct ledger_block){ .bytes = bytes, .holders = 1 };
 	object->block = block;
 	object->kind = RM_KIND_VIDMEM;
 	object->class_id = class_id;
 	object->bytes = bytes;
-	if (is_charged)
-		ledger->charged_bytes += bytes;
+	ledger->charged_bytes += bytes;
 	note_use(ledger);
 	return object;
 }
@@ -225,7 +228,7 @@ struct ledger_object *ledger_add(struct ledger *ledger, uint32_t client, uint32_
 	struct ledger_object *object;
 
 	if (kind == RM_KIND_VIDMEM)
-		return memory_add(ledger, client, parent, handle, class_id, bytes, true);
+		return memory_add(ledger, client, parent, handle, class_id, bytes);
 	object = object_add(ledger, client, parent, handle);
 	if (!object)
 		return NULL;
@@ -238,41 +241,32 @@ struct ledger_object *ledger_add(struct ledger *ledger, uint32_t client, uint32_
 struct ledger_object *ledger_add_duplicate(struct ledger *ledger, uint32_t client, uint32_t parent,
 					   uint32_t handle, const struct ledger_object *source)
 {
-	/* Adding may replace the very object that is duplicated. */
-	struct ledger_block *block = source->block;
-	enum rm_kind kind = source->kind;
-	uint32_t class_id = source->class_id;
-	uint64_t bytes = source->bytes;
-	struct ledger_object *object;
+	struct ledger_object *object = object_add(ledger, client, parent, handle);
 
-	if (block)
-		block->holders++;
-	object = object_add(ledger, client, parent, handle);
-	if (!object) {
-		if (block)
-			block_drop(ledger, block);
+	if (!object)
 		return NULL;
-	}
-	object->block = block;
-	object->kind = kind;
-	object->class_id = class_id;
-	object->bytes = bytes;
+	if (source->block)
+		ledger_keep(source->block);
+	object->block = source->block;
+	object->kind = source->kind;
+	object->class_id = source->class_id;
+	object->bytes = source->bytes;
 	return object;
 }
 
-struct ledger_object *ledger_add_import(struct ledger *ledger, uint32_t client, uint32_t parent,
-					uint32_t handle, uint32_t class_id, uint64_t bytes)
+struct ledger_object *ledger_add_name(struct ledger *ledger, uint32_t client, uint32_t parent,
+				      uint32_t handle, uint32_t class_id, struct ledger_block *block)
 {
-	return memory_add(ledger, client, parent, handle, class_id, bytes, false);
-}
+	struct ledger_object *object = object_add(ledger, client, parent, handle);
 
-void ledger_charge_import(struct ledger *ledger, struct ledger_object *object)
-{
-	if (!object->block || object->block->is_charged)
-		return;
-	object->block->is_charged = true;
-	ledger->charged_bytes += object->block->bytes;
-	note_use(ledger);
+	if (!object)
+		return NULL;
+	ledger_keep(block);
+	object->block = block;
+	object->kind = RM_KIND_VIDMEM;
+	object->class_id = class_id;
+	object->bytes = block->bytes;
+	return object;
 }
 
 /* The next object of a tree in depth-first order; NULL at the end. */
@@ -295,19 +289,25 @@ void ledger_each(const struct ledger *ledger, uint32_t client, enum rm_kind kind
 			visit(context, o);
 }
 
-static void sum_up(void *context, struct ledger_object *object)
+static void add_bytes(void *context, struct ledger_object *object)
 {
-	struct ledger_sum *sum = context;
-
-	sum->named_bytes += object->bytes;
-	if (object->block->is_charged)
-		sum->charged_bytes += object->bytes;
+	*(uint64_t *)context += object->bytes;
 }
 
-struct ledger_sum ledger_sum(const struct ledger *ledger, uint32_t client)
+uint64_t ledger_named(const struct ledger *ledger, uint32_t client)
 {
-	struct ledger_sum sum = { 0, 0 };
+	uint64_t bytes = 0;
 
-	ledger_each(ledger, client, RM_KIND_VIDMEM, sum_up, &sum);
-	return sum;
+	ledger_each(ledger, client, RM_KIND_VIDMEM, add_bytes, &bytes);
+	return bytes;
+}
+
+bool ledger_has_class(const struct ledger *ledger, uint32_t client, uint32_t class_id)
+{
+	struct ledger_object *top = ledger_find(ledger, client, client);
+
+	for (struct ledger_object *o = top; o; o = tree_next(o, top))
+		if (o->class_id == class_id)
+			return true;
+	return false;
 }

@@ -10,11 +10,11 @@
 
 struct ledger;
 
-/* Device memory, whoever holds it: several objects may name one block, and it is counted once. */
+/* Device memory, whatever keeps it: several objects may name one block, and exports and mappings keep it too. It is
+ * counted once, until the last of them is gone. */
 struct ledger_block {
 	uint64_t bytes;
 	unsigned holders;
-	bool is_charged; /* false: an import whose owner still pays for it */
 };
 
 struct ledger_object {
@@ -45,28 +45,28 @@ void ledger_set_managed(struct ledger *ledger, uint64_t bytes);
 /* UINT64_MAX without a limit. */
 uint64_t ledger_room(const struct ledger *ledger);
 
-/* Objects come into being with the client as their root. A handle that is there already is replaced: the
- * driver has just said that it was free. Device memory is charged. NULL: out of memory. */
+/* Objects come into being with the client as their root. Device memory is charged. NULL: out of memory, or the handle is
+ * in use, which is never replaced. */
 struct ledger_object *ledger_add(struct ledger *ledger, uint32_t client, uint32_t parent, uint32_t handle,
 				 uint32_t class_id, enum rm_kind kind, uint64_t bytes);
-/* Another name for memory that is known here. */
+/* Another name for an object that is known here. */
 struct ledger_object *ledger_add_duplicate(struct ledger *ledger, uint32_t client, uint32_t parent,
 					   uint32_t handle, const struct ledger_object *source);
-/* A name for memory from elsewhere: free as long as its owner pays. */
-struct ledger_object *ledger_add_import(struct ledger *ledger, uint32_t client, uint32_t parent,
-					uint32_t handle, uint32_t class_id, uint64_t bytes);
-/* The owner is gone: from now on this vGPU pays. */
-void ledger_charge_import(struct ledger *ledger, struct ledger_object *object);
+/* A name for memory that is kept here. */
+struct ledger_object *ledger_add_name(struct ledger *ledger, uint32_t client, uint32_t parent,
+				      uint32_t handle, uint32_t class_id, struct ledger_block *block);
+/* Keep a block without an object, and let go of it: at the latest while ledger_free removes the objects. */
+void ledger_keep(struct ledger_block *block);
+void ledger_drop(struct ledger *ledger, struct ledger_block *block);
 
 struct ledger_object *ledger_find(const struct ledger *ledger, uint32_t client, uint32_t handle);
 /* With everything below it. The client's own handle removes the client. */
 void ledger_remove(struct ledger *ledger, uint32_t client, uint32_t handle);
 
-/* Device memory named by a client's objects, as the driver counts it: all of it, and the part that is paid. */
-struct ledger_sum {
-	uint64_t named_bytes, charged_bytes;
-};
-struct ledger_sum ledger_sum(const struct ledger *ledger, uint32_t client);
+/* Device memory named by a client's objects, as the driver counts it: once for each name. */
+uint64_t ledger_named(const struct ledger *ledger, uint32_t client);
+
+bool ledger_has_class(const struct ledger *ledger, uint32_t client, uint32_t class_id);
 
 /* Walk a client's objects of one kind. */
 void ledger_each(const struct ledger *ledger, uint32_t client, enum rm_kind kind,

@@ -1,82 +1,286 @@
-/* Managed memory: it comes from the device as the GPU touches it, so what can be bounded is how much of it is
- * mapped. Every mapping of the managed-memory device counts, and is read back from the process's own maps, so
- * that nothing needs to be seen of how it is unmapped. */
+/* Managed memory and mappings of device memory: /dev/nvidia-uvm. Its calls are made by the hand that owns the vGPU's
+ * clients, since the driver lets only the owner map a client's memory there; so nobody else can keep it that way.
+ * Managed memory comes from the device as the GPU touches it. What can be bounded is how much of it is mapped: every
+ * mapping counts, and is read back from the process's own maps, so that nothing needs to be seen of how it is unmapped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/own.h"
 #include "warden/state.h"
 
-/* Whether a line of /proc/PID/maps is a mapping of the managed-memory device. The name in it is the path the
- * file was opened by, which a program may choose freely, so the file itself is asked where we may. */
-static bool is_managed_map(const struct process *process, char *line, uint64_t *bytes)
-{
-	struct device *device = process->warden->device;
-	unsigned long from, to;
-	char perms[8], link[96];
-	int name_at = 0;
-	struct stat st;
+enum {
+	INITIALIZE_FLAGS_AT = 0,
+	/* Memory that was not allocated for the GPU is not brought onto it: no limit could be kept (HMM). And calls may come
+	 * from a process other than the one that maps: ours. */
+	FLAG_NO_PAGEABLE = 1,
+	FLAG_MULTI_PROCESS = 2,
+	STATUS_NOTHING_TO_DO = 0x10006,
+	MAPS_MOST_BYTES = 16 << 20,
+	FILES_MOST = 64,
+};
 
-	if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %*u %n", &from, &to, perms, &name_at) < 3 ||
-	    perms[3] != 's' || !name_at || line[name_at] != '/')
-		return false;
-	line[strcspn(line, "\n")] = 0;
-	snprintf(link, sizeof(link), "/proc/%d/map_files/%lx-%lx", process->pid, from, to);
-	if (file_look(AT_FDCWD, link, &st) && file_look(AT_FDCWD, line + name_at, &st))
-		return false;
-	*bytes = to - from;
-	return device->ops->classify(device, &st) == DEVICE_FILE_MANAGED;
+static uint64_t get64(const struct site *site, int at)
+{
+	uint64_t value = 0;
+
+	if (at >= 0)
+		memcpy(&value, site->arg.now + at, sizeof(value));
+	return value;
 }
 
-static uint64_t managed_bytes_of(const struct process *process)
+static uint32_t get32(const struct site *site, int at)
 {
-	char path[32], line[512];
-	cleanup_file FILE *maps = NULL;
-	uint64_t total = 0, bytes;
+	uint32_t value = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", process->pid);
-	maps = fopen(path, "re");
-	if (!maps && process_hides(process)) /* then it has what it was let have */
+	if (at >= 0)
+		memcpy(&value, site->arg.now + at, sizeof(value));
+	return value;
+}
+
+static struct answer perform(struct site *site)
+{
+	struct device *device = site->warden->device;
+	const struct rm_uvm_call *call = site->managed;
+	int none = -1, rc;
+
+	if (!device->ops->managed_call)
+		return RETURN(-EINVAL);
+	if (call->fd_at >= 0) /* the driver does not look at it */
+		memcpy(site->arg.now + call->fd_at, &none, sizeof(none));
+	rc = device->ops->managed_call(device, site->warden->owner, site->file->fd, call->cmd, site->arg.now);
+	if (call->fd_at >= 0)
+		memcpy(site->arg.now + call->fd_at, site->arg.before + call->fd_at, sizeof(none));
+	return RETURN(rc);
+}
+
+static struct answer initialize(struct site *site)
+{
+	uint64_t theirs = get64(site, INITIALIZE_FLAGS_AT),
+		 ours = theirs | FLAG_NO_PAGEABLE | FLAG_MULTI_PROCESS;
+	struct answer answer;
+
+	memcpy(site->arg.now + INITIALIZE_FLAGS_AT, &ours, sizeof(ours));
+	answer = perform(site);
+	memcpy(site->arg.now + INITIALIZE_FLAGS_AT, &theirs, sizeof(theirs));
+	return answer;
+}
+
+/* The mapping keeps the memory, whatever becomes of the object that names it. */
+static struct answer map_external(struct site *site)
+{
+	const struct rm_uvm_call *call = site->managed;
+	const struct ledger_object *object =
+		ledger_find(site->warden->ledger, get32(site, call->client_at), get32(site, call->object_at));
+	struct kept_block kept = { .block = object ? object->block : NULL,
+				   .base = get64(site, call->base_at),
+				   .bytes = get64(site, call->length_at) };
+	struct answer answer;
+
+	if (kept.block && devfile_keep(site->file, &kept))
+		return RETURN(-ENOMEM);
+	answer = perform(site);
+	if (kept.block && (answer.value || site_status_of(site)))
+		devfile_unkeep(site->file, site->warden->ledger);
+	return answer;
+}
+
+/* A range that mappings are made in. From 590 on it is freed by its beginning alone. */
+static struct answer create_range(struct site *site)
+{
+	struct kept_block range = { .base = get64(site, site->managed->base_at),
+				    .bytes = get64(site, site->managed->length_at) };
+	struct answer answer = perform(site);
+
+	if (answer.value || site_status_of(site))
+		return answer;
+	return devfile_keep(site->file, &range) ? RETURN(-ENOMEM) : answer;
+}
+
+static uint64_t length_of(const struct site *site, uint64_t base)
+{
+	if (site->managed->length_at >= 0)
+		return get64(site, site->managed->length_at);
+	for (const struct kept_block *k = site->file->kept; k; k = k->next)
+		if (!k->block && k->base == base)
+			return k->bytes;
+	return 0;
+}
+
+static struct answer unmap(struct site *site)
+{
+	uint64_t base = get64(site, site->managed->base_at), bytes = length_of(site, base);
+	struct answer answer = perform(site);
+
+	if (answer.value || site_status_of(site))
+		return answer;
+	devfile_drop(site->file, site->warden->ledger, base, bytes, site->managed->cmd == RM_UVM_FREE);
+	return answer;
+}
+
+static struct answer own_call(struct site *site)
+{
+	switch (site->managed->cmd) {
+	case RM_UVM_INITIALIZE:
+		return initialize(site);
+	case RM_UVM_MM_INITIALIZE: /* as the driver answers where there is nothing to be tied to an address space */
+		return site_status(site, STATUS_NOTHING_TO_DO);
+	case RM_UVM_MAP_EXTERNAL_ALLOCATION:
+		return map_external(site);
+	case RM_UVM_CREATE_EXTERNAL_RANGE:
+		return create_range(site);
+	case RM_UVM_UNMAP_EXTERNAL:
+	case RM_UVM_FREE:
+		return unmap(site);
+	default:
+		return perform(site);
+	}
+}
+
+struct answer site_managed_call(struct site *site)
+{
+	const struct rm_uvm_call *call = site->managed;
+
+	if (call->way == RM_WAY_REFUSED)
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, call->name);
+	if (call->way == RM_WAY_ANSWERED)
+		return site_status(site, RM_OK);
+	if (call->client_at >= 0 && get32(site, call->client_at) &&
+	    !client_find(site->warden, get32(site, call->client_at)))
+		return site_refuse(site, RM_ERR_INVALID_CLIENT, "a client of another vGPU");
+	return own_call(site);
+}
+
+/* The names under which mappings of our managed-memory files stand in /proc/PID/maps. */
+struct names {
+	char name[FILES_MOST][128];
+	unsigned count;
+};
+
+static void find_names(struct warden *warden, struct names *names)
+{
+	char path[32];
+
+	names->count = 0;
+	pthread_mutex_lock(&warden->lock);
+	for (const struct devfile *f = warden->files; f && names->count < FILES_MOST; f = f->next) {
+		char *name = names->name[names->count];
+		ssize_t length;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", f->fd);
+		length = f->is_shown && f->kind == DEVICE_FILE_MANAGED
+				 ? readlink(path, name, sizeof(names->name[0]) - 1)
+				 : -1;
+		if (length <= 0)
+			continue;
+		name[length] = 0;
+		/* Most have the same name, and one is enough. */
+		if (!names->count || strcmp(names->name[names->count - 1], name) != 0)
+			names->count++;
+	}
+	pthread_mutex_unlock(&warden->lock);
+}
+
+static uint64_t mapped_bytes(const struct names *names, const char *line)
+{
+	unsigned long from, to;
+	char perms[8];
+	int name_at = 0;
+
+	if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %*u %n", &from, &to, perms, &name_at) < 3 || !name_at ||
+	    perms[3] != 's')
+		return 0;
+	for (unsigned i = 0; i < names->count; i++)
+		if (!strcmp(line + name_at, names->name[i]))
+			return to - from;
+	return 0;
+}
+
+/* What it has mapped; as it was if that cannot be seen. Without the lock. */
+static uint64_t managed_bytes_of(struct process *process, const struct names *names)
+{
+	char *text = process_read(process, "maps", MAPS_MOST_BYTES), *rest = text;
+	uint64_t total = 0;
+
+	if (!text)
 		return process->managed_bytes;
-	while (maps && fgets(line, sizeof(line), maps))
-		if (is_managed_map(process, line, &bytes))
-			total += bytes;
+	for (char *line; (line = strsep(&rest, "\n"));)
+		total += mapped_bytes(names, line);
+	free(text);
 	return total;
 }
 
-static void set_managed(struct warden *warden)
+static void set_managed(struct process *process, uint64_t bytes)
 {
-	uint64_t bytes = 0;
+	struct ledger *ledger = process->warden->ledger;
 
-	for (struct process *p = warden->processes; p; p = p->next)
-		bytes += p->managed_bytes;
-	ledger_set_managed(warden->ledger, bytes);
+	ledger_set_managed(ledger, ledger_managed(ledger) - process->managed_bytes + bytes);
+	process->managed_bytes = bytes;
 }
 
-void warden_refresh_managed(struct warden *warden)
+/* Without the lock; the records are this thread's own. */
+static void refresh(struct warden *warden)
 {
-	for (struct process *p = warden->processes; p; p = p->next)
-		if (p->managed_bytes)
-			p->managed_bytes = managed_bytes_of(p);
-	set_managed(warden);
+	struct names names;
+
+	find_names(warden, &names);
+	for (struct process *p = warden->processes; p; p = p->next) {
+		uint64_t bytes;
+
+		if (!p->has_managed)
+			continue;
+		bytes = managed_bytes_of(p, &names);
+		pthread_mutex_lock(&warden->lock);
+		set_managed(p, bytes);
+		pthread_mutex_unlock(&warden->lock);
+	}
 }
 
-/* Of everybody, also of those who are not known to have any: whoever came by a mapping around us is seen here. */
-void warden_audit_managed(struct warden *warden)
+/* The serving thread's: nobody else changes the list. */
+static bool has_any(const struct warden *warden)
+{
+	for (const struct process *p = warden->processes; p; p = p->next)
+		if (p->has_managed)
+			return true;
+	return false;
+}
+
+static struct process *largest(const struct warden *warden)
 {
 	struct process *most = NULL;
 
-	for (struct process *p = warden->processes; p; p = p->next) {
-		p->managed_bytes = managed_bytes_of(p);
+	for (struct process *p = warden->processes; p; p = p->next)
 		if (!most || p->managed_bytes > most->managed_bytes)
 			most = p;
-	}
-	set_managed(warden);
-	if (ledger_limit(warden->ledger) && ledger_managed(warden->ledger) > ledger_limit(warden->ledger))
-		process_end(most, "more managed memory is mapped than the vGPU has");
+	return most;
+}
+
+/* A process that came by a mapping around us is seen here. */
+void warden_audit_managed(struct warden *warden)
+{
+	if (!has_any(warden))
+		return;
+	refresh(warden);
+	pthread_mutex_lock(&warden->lock);
+	if (ledger_limit(warden->ledger) && ledger_used(warden->ledger) > ledger_limit(warden->ledger) &&
+	    ledger_managed(warden->ledger))
+		process_end(largest(warden), "more managed memory is mapped than the vGPU has room for");
+	pthread_mutex_unlock(&warden->lock);
+}
+
+void site_refresh_managed(struct site *site, uint64_t bytes)
+{
+	bool is_short;
+
+	pthread_mutex_lock(&site->warden->lock);
+	is_short = bytes > ledger_room(site->warden->ledger);
+	pthread_mutex_unlock(&site->warden->lock);
+	if (is_short && has_any(site->warden))
+		refresh(site->warden);
 }
 
 /* libcuda reports a refused mapping as CUDA_ERROR_UNKNOWN whatever the reason given (measured, see
@@ -85,17 +289,18 @@ struct answer site_mmap_managed(struct site *site, uint64_t bytes)
 {
 	struct warden *warden = site->warden;
 
-	site->process->managed_bytes = managed_bytes_of(site->process);
-	warden_refresh_managed(warden);
-	if (bytes > ledger_room(warden->ledger))
-		warden_reconcile(warden);
 	if (bytes > ledger_room(warden->ledger) || !site_may_have(site, bytes)) {
 		warden->refusals++;
 		bf_log(BF_LOG_INFO, "process %d: %llu bytes of managed memory refused", site->process->pid,
 		       (unsigned long long)bytes);
 		return RETURN(-ENOMEM);
 	}
-	site->process->managed_bytes += bytes;
-	ledger_set_managed(warden->ledger, ledger_managed(warden->ledger) + bytes);
+	set_managed(site->process, site->process->managed_bytes + bytes);
+	if (site->is_in_place)
+		return PASS;
+	site->put_fd = fcntl(site->file->fd, F_DUPFD_CLOEXEC, 0);
+	if (site->put_fd < 0)
+		return RETURN(-errno);
+	site->file->is_shown = true;
 	return PASS;
 }

@@ -239,10 +239,12 @@ void nv_close(struct device *device)
 
 	if (device->bell)
 		munmap((void *)(uintptr_t)device->bell, BELL_BYTES);
-	if (nv->gpu_fd >= 0)
-		close(nv->gpu_fd);
+	if (nv->device.gpu_fd >= 0)
+		close(nv->device.gpu_fd);
 	if (nv->control_fd >= 0)
 		close(nv->control_fd); /* the client and all its objects go with it */
+	if (nv->connection >= 0)
+		close(nv->connection);
 	free(nv);
 }
 
@@ -359,11 +361,11 @@ static int setup(struct nv *nv, struct bf_error *err)
 	rc = find_instance(nv, err);
 	if (rc)
 		return rc;
-	nv->gpu_fd =
+	nv->device.gpu_fd =
 		nv->road->open(nv, (int)nv->device.index); /* held: keeps the GPU awake and initialised */
-	if (nv->gpu_fd < 0)
-		return nv->road->why_not(nv, (int)nv->device.index, -nv->gpu_fd, err);
-	rc = nv->road->call(nv->gpu_fd, RM_ESC_REGISTER_FD, &nv->control_fd, sizeof(nv->control_fd));
+	if (nv->device.gpu_fd < 0)
+		return nv->road->why_not(nv, (int)nv->device.index, -nv->device.gpu_fd, err);
+	rc = nv->road->call(nv->device.gpu_fd, RM_ESC_REGISTER_FD, &nv->control_fd, sizeof(nv->control_fd));
 	if (rc)
 		return bf_fail(err, -rc, "GPU %u: %s", nv->device.index, strerror(-rc));
 	return make_objects(nv, err);
@@ -382,7 +384,7 @@ struct nv *nv_new(const struct nv_road *road, const struct device_ops *ops, unsi
 	nv->device.index = index;
 	nv->device.end_fd = nv->device.fault_fd = -1;
 	nv->road = road;
-	nv->control_fd = nv->gpu_fd = -1;
+	nv->control_fd = nv->device.gpu_fd = nv->connection = -1;
 	return nv;
 }
 

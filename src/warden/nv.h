@@ -28,13 +28,14 @@ struct nv_counted {
 struct nv {
 	struct device device;
 	const struct nv_road *road;
-	int control_fd, gpu_fd;
+	int control_fd;
 	uint32_t client;
 	/* Wardens in several threads use one device. */
 	_Atomic uint32_t views_made;
 	_Atomic unsigned uvm_major; /* nv_kernel.c; 0: not known yet */
 	struct nvml *nvml;	    /* nv_kernel.c; from when it is first asked for on */
 	char folder[108];	    /* nv_soft.c */
+	int connection;		    /* nv_soft.c: where device files come from; -errno: there is none */
 	struct nv_counted counted;  /* nv_soft.c */
 };
 

@@ -5,15 +5,17 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/own.h"
+#include "warden/hand.h"
 #include "warden/nv.h"
 #include "warden/nvml.h"
 
-enum { NV_MAJOR = 195 };
+enum { NV_MAJOR = 195, DRM_MAJOR = 226, OWNER_LIMIT_MS = 60000 };
 enum { CLASS_EVENT = 0x79, NOTIFIER_RC_ERROR = 37, ACTION_REPEAT = 2 };
 
 static void path_of(int minor, char *path, size_t room)
@@ -77,6 +79,64 @@ static int kernel_call(struct device *device, int fd, uint32_t nr, void *arg, ui
 	return kernel_ioctl(fd, nr, arg, size);
 }
 
+static const char *path_of_kind(const struct device *device, enum device_file kind, char *path, size_t room)
+{
+	if (kind == DEVICE_FILE_MANAGED)
+		return "/dev/nvidia-uvm";
+	path_of(kind == DEVICE_FILE_CONTROL ? NV_MINOR_CONTROL : (int)device->index, path, room);
+	return path;
+}
+
+static int kernel_open_kind(struct device *device, enum device_file kind)
+{
+	char path[32];
+	int fd = open(path_of_kind(device, kind, path, sizeof(path)), O_RDWR | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* The owner opens it: what it opens takes no ioctl (hand_landlock). */
+static int kernel_open_for_map(struct device *device, struct hand *owner, enum device_file kind)
+{
+	char path[32];
+	uint64_t args[6] = { (uint64_t)AT_FDCWD, (uintptr_t)path_of_kind(device, kind, path, sizeof(path)),
+			     O_RDWR | O_CLOEXEC };
+
+	return (int)hand_call(owner, OWNER_LIMIT_MS, SYS_openat, args);
+}
+
+static int owner_ioctl(struct hand *owner, int fd, uint32_t cmd, void *arg)
+{
+	uint64_t args[6] = { (uint64_t)fd, cmd, (uintptr_t)arg };
+	long rc;
+
+	do
+		rc = hand_call(owner, OWNER_LIMIT_MS, SYS_ioctl, args);
+	while (rc == -EINTR || rc == -EAGAIN);
+	return rc < 0 ? (int)rc : 0;
+}
+
+static int kernel_call_as(struct device *device, struct hand *owner, int fd, uint32_t nr, void *arg,
+			  uint32_t size)
+{
+	(void)device;
+	return owner_ioctl(owner, fd, (uint32_t)_IOC(_IOC_READ | _IOC_WRITE, 'F', nr, size), arg);
+}
+
+static int kernel_managed_call(struct device *device, struct hand *owner, int fd, uint32_t cmd, void *arg)
+{
+	(void)device;
+	return owner_ioctl(owner, fd, cmd, arg);
+}
+
+static int kernel_adopt(struct device *device, struct hand *owner, struct bf_error *err)
+{
+	(void)device;
+	(void)err;
+	hand_forbid_ioctls(owner); /* where the kernel can: docs/security.md says what is open otherwise */
+	return 0;
+}
+
 static unsigned find_major(const char *name)
 {
 	cleanup_file FILE *devices = fopen("/proc/devices", "re");
@@ -107,12 +167,15 @@ static enum device_file kernel_classify(struct device *device, const struct stat
 
 	if (!S_ISCHR(st->st_mode))
 		return DEVICE_FILE_NONE;
+	/* Display memory is device memory that is counted nowhere: no vGPU has a display. */
+	if (major(st->st_rdev) == DRM_MAJOR)
+		return DEVICE_FILE_OTHER_GPU;
 	if (major(st->st_rdev) != NV_MAJOR)
 		return is_uvm(nv_of(device), major(st->st_rdev)) ? DEVICE_FILE_MANAGED : DEVICE_FILE_NONE;
 	if (number == NV_MINOR_CONTROL)
 		return DEVICE_FILE_CONTROL;
 	if (number == NV_MINOR_MODESET)
-		return DEVICE_FILE_NONE;
+		return DEVICE_FILE_OTHER_GPU;
 	return number == device->index ? DEVICE_FILE_GPU : DEVICE_FILE_OTHER_GPU;
 }
 
@@ -193,7 +256,12 @@ static const struct device_ops kernel_ops = {
 	.name = "nv",
 	.close = kernel_close,
 	.classify = kernel_classify,
+	.open = kernel_open_kind,
+	.open_for_map = kernel_open_for_map,
 	.call = kernel_call,
+	.call_as = kernel_call_as,
+	.managed_call = kernel_managed_call,
+	.adopt = kernel_adopt,
 	.view = nv_view,
 	.unview = nv_unview,
 	.page_new = nv_page_new,

@@ -1,16 +1,19 @@
 /* The software GPU's driver: a process of its own, whose device files are sockets. It takes the calls of supervised
- * programs from their supervisor only, so what the warden lets pass is carried there by us. */
+ * programs from their supervisor only. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "soft/link/link.h"
+#include "warden/hand.h"
 #include "warden/nv.h"
 
+/* From the connection, not from the folder: a program of the same user can put a socket of its own there, and would then
+ * answer the calls of every vGPU. */
 static int soft_open(const struct nv *nv, int minor)
 {
-	return link_open(nv->folder, (uint32_t)minor);
+	return nv->connection < 0 ? nv->connection : link_open_from(nv->connection, (uint32_t)minor);
 }
 
 static int soft_why_not(const struct nv *nv, int minor, int why, struct bf_error *err)
@@ -54,16 +57,44 @@ static int soft_call(struct device *device, int fd, uint32_t nr, void *arg, uint
 	return link_call_for(fd, 0, nr, arg, size);
 }
 
-static int soft_carry(struct device *device, int fd, pid_t pid, uint32_t nr, void *arg, uint32_t size)
+static int soft_open_kind(struct device *device, enum device_file kind)
 {
-	(void)device;
-	return link_call_for(fd, pid, nr, arg, size);
+	if (kind == DEVICE_FILE_MANAGED)
+		return -ENODEV;
+	return soft_open(nv_of(device), kind == DEVICE_FILE_CONTROL ? NV_MINOR_CONTROL : (int)device->index);
 }
 
-static int soft_map_file(struct device *device, int fd, pid_t pid, uint64_t bytes, uint64_t offset)
+static int soft_open_for_map(struct device *device, struct hand *owner, enum device_file kind)
+{
+	(void)owner;
+	return soft_open_kind(device, kind);
+}
+
+static int soft_call_as(struct device *device, struct hand *owner, int fd, uint32_t nr, void *arg,
+			uint32_t size)
 {
 	(void)device;
-	return link_map_file(fd, pid, bytes, offset);
+	return link_call_for(fd, hand_pid(owner), nr, arg, size);
+}
+
+static int soft_map_file(struct device *device, struct hand *owner, int file, uint64_t bytes, uint64_t offset)
+{
+	(void)device;
+	return link_map_file(file, hand_pid(owner), bytes, offset);
+}
+
+/* What libcuda.so.1 of the software GPU needs besides what it shares with the real one. */
+static bool soft_permits(uint32_t class_or_control)
+{
+	switch (class_or_control) {
+	case SOFT_CLASS_CODE:
+	case SOFT_CTRL_CHANNEL_SET_SMS:
+	case SOFT_CTRL_SPACE_SET_PRINT:
+	case SOFT_CTRL_GPU_GET_SHAPE:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static int soft_supervise(struct device *device, pid_t root, struct bf_error *err)
@@ -137,9 +168,12 @@ static const struct device_ops soft_ops = {
 	.name = "soft",
 	.close = nv_close,
 	.classify = soft_classify,
+	.open = soft_open_kind,
+	.open_for_map = soft_open_for_map,
 	.call = soft_call,
-	.carry = soft_carry,
+	.call_as = soft_call_as,
 	.map_file = soft_map_file,
+	.permits = soft_permits,
 	.view = nv_view,
 	.unview = nv_unview,
 	.page_new = nv_page_new,
@@ -161,6 +195,7 @@ struct device *device_soft_open(const char *folder, const struct device_options 
 	snprintf(nv->folder, sizeof(nv->folder), "%s", folder);
 	snprintf(nv->device.driver_version, sizeof(nv->device.driver_version), "%s", SOFT_DRIVER_VERSION);
 	nv->device.rang = link_rang;
+	nv->connection = link_connect(folder);
 	device = nv_open(nv, false, err);
 	if (device)
 		device->end_fd = nv->control_fd;

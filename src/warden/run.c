@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/own.h"
@@ -13,6 +14,8 @@
 #define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
 #endif
+
+enum { AGAIN_NS = 10000000 };
 
 static struct run *run_by_number(const struct warden *warden, uint32_t number)
 {
@@ -103,6 +106,24 @@ void run_gone(struct warden *warden, struct run *run)
 	free(run);
 }
 
+/* The thread in warden_work may be in the middle of a call of the run's; what it waits for is ended, so it soon is not. */
+static void wait_until_unused(struct warden *warden, const struct run *run)
+{
+	while (warden->busy_run == run) {
+		struct timespec until;
+
+		if (warden->arm)
+			hand_stop(warden->arm);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += AGAIN_NS;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		pthread_cond_timedwait(&warden->idle, &warden->lock, &until);
+	}
+}
+
 void warden_end_run(struct warden *warden, uint32_t number, const char *why)
 {
 	struct run *run;
@@ -112,6 +133,9 @@ void warden_end_run(struct warden *warden, uint32_t number, const char *why)
 		if (p->run == number)
 			process_end(p, why);
 	run = run_by_number(warden, number);
+	if (run)
+		wait_until_unused(warden, run);
+	run = run_by_number(warden, number); /* it may have ended by itself meanwhile */
 	if (run)
 		run_gone(warden, run);
 	pthread_mutex_unlock(&warden->lock);

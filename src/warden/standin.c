@@ -1,93 +1,63 @@
-/* Stand-ins. A notified mmap cannot be given another file, but the descriptor it names can be changed before
- * it goes on: memory of ours takes the place of the device file, for that one call. The program's file is put
- * back when the program uses the descriptor again; most close it at once and never know. */
+/* Stand-ins. A notified mmap cannot be given another file, but the descriptor it names can be changed before it goes on: a
+ * file of ours takes its place. It stays there: most programs close it at once, and whatever is done with it later is
+ * looked at as with any other file. The program's own file is kept, as long as the process lives or the descriptor is not
+ * used for another map: the last copy of it may be this one, and closing it would end what it stands for. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "warden/state.h"
 
-static int set_fd(const struct site *site, int file, int as)
-{
-	struct seccomp_notif_addfd add = { .id = site->request->id,
-					   .flags = SECCOMP_ADDFD_FLAG_SETFD,
-					   .srcfd = (uint32_t)file,
-					   .newfd = (uint32_t)as,
-					   .newfd_flags = O_CLOEXEC };
+enum { STANDINS_MAX = 1024 };
 
-	return ioctl(site->run->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0 ? -errno : 0;
-}
-
-static void standin_free(struct standin *standin)
-{
-	close(standin->real_fd);
-	free(standin);
-}
-
-/* One a descriptor: an older one there has been closed by the program, or it could not map anything. */
+/* Called with the lock or without: the list is the serving thread's own. */
 static void forget(struct process *process, int as_fd)
 {
 	for (struct standin **at = &process->standins, *found; (found = *at);) {
 		if (found->as_fd == as_fd) {
 			*at = found->next;
-			standin_free(found);
+			close(found->kept_fd);
+			free(found);
 		} else {
 			at = &found->next;
 		}
 	}
 }
 
-int standin_put(struct site *site, int memory)
+static int keep(struct site *site, int kept_fd)
 {
-	struct standin *standin = calloc(1, sizeof(*standin));
-	struct stat st;
-	int rc;
+	struct process *process = site->process;
+	struct standin *standin;
+	unsigned count = 0;
 
+	for (standin = process->standins; standin; standin = standin->next)
+		count++;
+	standin = count < STANDINS_MAX ? malloc(sizeof(*standin)) : NULL;
 	if (!standin)
 		return -ENOMEM;
-	standin->as_fd = site->fd;
-	standin->real_fd = site_take_file(site, site->fd);
-	rc = standin->real_fd < 0 ? standin->real_fd
-	     : fstat(memory, &st) ? -errno
-				  : set_fd(site, memory, site->fd);
-	if (rc) {
-		if (standin->real_fd >= 0)
-			close(standin->real_fd);
-		free(standin);
-		return rc;
-	}
-	forget(site->process, site->fd);
-	standin->device = st.st_dev;
-	standin->inode = st.st_ino;
-	standin->next = site->process->standins;
-	site->process->standins = standin;
+	*standin = (struct standin){ .as_fd = site->fd, .kept_fd = kept_fd, .next = process->standins };
+	process->standins = standin;
 	return 0;
 }
 
-static bool is_this(const struct standin *standin, const struct stat *st)
+/* A file that is not one of ours has nothing that would have to be kept, but for a GPU's, which may have events. */
+int standin_put(struct site *site)
 {
-	return standin->inode == st->st_ino && standin->device == st->st_dev;
-}
+	bool is_kept = site->file || site->kind == DEVICE_FILE_GPU;
+	int kept_fd = is_kept ? site_take_file(site, site->fd) : -1, rc;
 
-bool standin_is(const struct warden *warden, const struct stat *st)
-{
-	for (const struct process *p = warden->processes; p; p = p->next)
-		for (const struct standin *s = p->standins; s; s = s->next)
-			if (is_this(s, st))
-				return true;
-	return false;
-}
-
-bool standin_restore(struct site *site, const struct stat *st)
-{
-	for (struct standin *s = site->process->standins; s; s = s->next)
-		if (s->as_fd == site->fd && is_this(s, st) && !set_fd(site, s->real_fd, s->as_fd)) {
-			forget(site->process, s->as_fd);
-			return true;
-		}
-	return false;
+	if (is_kept && kept_fd < 0)
+		return kept_fd;
+	rc = site_set_fd(site, site->put_fd, site->fd);
+	if (!rc) {
+		forget(site->process, site->fd);
+		if (!is_kept)
+			return 0;
+		rc = keep(site, kept_fd);
+	}
+	if (rc && kept_fd >= 0)
+		close(kept_fd);
+	return rc;
 }
 
 void standins_gone(struct process *process)

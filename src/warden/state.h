@@ -1,10 +1,18 @@
-/* What the files of this room share. Private to the room. */
+/* What the files of this module share. Private to the module.
+ *
+ * Who may change what: the records of programs (processes, files, clients, maps) are made and freed by the thread in
+ * warden_work alone, under the lock; other threads read them under the lock. So that thread may keep a pointer to a
+ * record while it does not hold the lock, which it must not hold while it touches a program: its memory, its descriptors,
+ * its entries in /proc that may wait. */
 #ifndef BELFRY_WARDEN_STATE_H
 #define BELFRY_WARDEN_STATE_H
 
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
+#include "rm/tables.h"
+#include "warden/hand.h"
 #include "warden/ledger.h"
 #include "warden/warden.h"
 
@@ -17,22 +25,22 @@ struct doorbell {
 	struct doorbell *next; /* process::doorbells */
 };
 
-/* Memory of ours at a descriptor where the program has a device file: its mmap finds the memory. The file
- * comes back when the program uses the descriptor again. */
-struct standin {
-	int as_fd;
-	int real_fd;  /* the program's file, held by us meanwhile */
-	dev_t device; /* of the memory */
-	ino_t inode;
-	struct standin *next; /* process::standins */
+/* The program was told that something is ready to be mapped through this descriptor. */
+struct expected_map {
+	int fd;		  /* in the program */
+	uint64_t bytes;	  /* of a doorbell: exactly */
+	bool is_doorbell; /* client and object are those of the doorbell */
+	uint32_t client, object;
+	int prepared;		   /* the driver's file that maps it; -1 for a doorbell */
+	struct expected_map *next; /* process::expected */
 };
 
-/* The program was told that a doorbell is ready to be mapped through this file. */
-struct expected_map {
-	int fd;
-	uint32_t client, object;
-	uint64_t bytes;
-	struct expected_map *next; /* process::expected */
+/* A file of ours at a descriptor of the program's, put there for one mmap. The program's own file is kept, so that it
+ * is not closed by that. */
+struct standin {
+	int as_fd;
+	int kept_fd;
+	struct standin *next; /* process::standins */
 };
 
 struct process {
@@ -44,21 +52,47 @@ struct process {
 	struct warden_reach reach; /* of its run; no functions: directly */
 	int memory_fd;		   /* /proc/PID/mem by reach.open_memory, or -1 */
 	bool is_ending;		   /* we killed it */
+	bool has_managed;	   /* it has mapped the managed-memory device */
 	struct gate_program *gate;
 	struct doorbell *doorbells;
 	struct standin *standins;
 	struct expected_map *expected;
 	uint64_t managed_bytes;
-	unsigned surplus_seen; /* audits in a row that found more memory than was given */
-	struct process *next;  /* warden::processes */
+	struct process *next; /* warden::processes */
 };
 
-/* An RM client. It lives as long as its control file, which may outlive the process that made it. */
+/* Memory that is kept by something other than an object: an export in a file, a mapping in a managed-memory space. */
+struct kept_block {
+	struct ledger_block *block; /* NULL: a range of addresses, without a mapping */
+	uint64_t base, bytes;	    /* of a mapping, or of a range */
+	uint32_t index;		    /* of an export */
+	struct kept_block *next;
+};
+
+/* A device file as a program has it. What the program has is the reading end of a pipe, which takes no driver's call;
+ * the driver's file is ours. So nothing that the program does with its descriptor, or whom it gives it to, reaches the
+ * driver but through us; and the pipe tells when the last copy of it is closed. */
+struct devfile {
+	uint64_t serial;       /* of the pipe */
+	uint64_t event_serial; /* of the driver's file, once the program has asked for events on it; 0: not */
+	uint64_t inode;	       /* of the pipe */
+	int pipe_fd;	       /* our end: an error is reported when the other end is closed */
+	int fd;		       /* the driver's file */
+	enum device_file kind; /* CONTROL or MANAGED */
+	bool is_shown;	       /* the driver's file was put into a program for an mmap */
+	bool is_linked;	       /* CONTROL: others are registered with it, and keep it open in the driver */
+	uint64_t linked_to;    /* the serial of the file that it is registered with itself; 0: none */
+	struct kept_block *kept; /* CONTROL: exports; MANAGED: external mappings */
+	struct devfile *next;	 /* warden::files */
+};
+
+/* An RM client. It lives as long as its control file. */
 struct client {
 	uint32_t handle;
-	pid_t pid;	/* of the process that made it: the driver counts under this number */
-	int control_fd; /* in that process, when last seen */
-	uint32_t device, subdevice;
+	pid_t pid; /* of the process that made it */
+	struct devfile *file;
+	uint32_t device;
+	uint32_t subdevice;  /* through which its channels are stopped; 0: it has none, and no channels */
 	struct client *next; /* warden::clients */
 };
 
@@ -75,19 +109,13 @@ struct channel {
 	uint64_t idle_at; /* what had been passed on when it was last found to have nothing to do: idle.c */
 };
 
-/* A program's USERD memory, seen from here; several channels keep theirs in one. */
+/* A program's memory, seen from here; several channels keep their USERD in one. */
 struct view {
 	uint32_t client, memory;
+	struct ledger_block *block; /* kept as long as we see it; NULL: not device memory */
 	struct device_view seen;
 	unsigned users;
 	struct view *next; /* warden::views */
-};
-
-/* A root allocation that was let through, and that no client has come of yet. */
-struct passed_root {
-	pid_t pid;
-	uint64_t since_ns;
-	struct passed_root *next; /* warden::roots */
 };
 
 /* Kept with a ledger object of kind GROUP, from when there is something to keep. */
@@ -116,25 +144,35 @@ struct deferred {
 };
 
 struct warden {
-	int epoll; /* an event's data is the serial of a run or of a process: no two ever have the same */
+	int epoll; /* an event's data is the serial of a run, a process or a file: no two ever have the same */
+	int wake;  /* an eventfd: deferred calls are to be looked at again */
 	struct device *device;
 	struct gate *gate;
 	struct gate_vgpu *gate_vgpu;
+	struct hand *owner; /* makes the clients: the driver knows the vGPU by its number */
+	/* Touches programs. Replaced, by the thread in warden_work, when a program has kept it waiting too long; so that
+	 * others may stop it, it is changed under the lock. */
+	struct hand *arm;
 
 	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t idle;  /* busy_run has changed */
 	uint64_t last_serial;
 	struct run *runs;
+	struct run *busy_run; /* in use by the thread in warden_work, and so not to be freed */
 	struct ledger *ledger;
 	struct warden_options options;
 	struct process *processes;
+	struct devfile *files;
+	unsigned file_count;
 	struct client *clients;
 	struct view *views;
-	struct passed_root *roots;
 	struct deferred *deferred, **deferred_end;
 	bool is_silent; /* its driver does not say whether a channel has work */
 	uint32_t channels, next_page_handle;
-	uint64_t calls, refusals, audits;
+	unsigned surplus_seen; /* audits in a row that found more memory than was given */
+	uint64_t calls, refusals, unknown, continued, audits;
 	uint64_t gone_groups_ns; /* that groups had which are no more */
+	struct warden_unknown unknowns[WARDEN_UNKNOWNS];
 
 	/* Of is_held and is_stopped, and of moving the gate as they say. Held for as long as the gate takes and no longer;
 	 * taken after `lock`. is_stopped changes only under both, so that either is enough to read it. */
@@ -142,21 +180,39 @@ struct warden {
 	bool is_held, is_stopped;
 };
 
-/* One notification, as far as it is understood. */
+/* A piece of the program's memory, as it was when it was fetched and as it shall be. */
+struct copy {
+	uint64_t at;
+	uint32_t bytes;
+	uint8_t *now, *before; /* one allocation, with room to spare behind `now` */
+};
+
+enum { SITE_LISTS = 3 };
+
+/* One notification: fetched without the lock, decided under it, stored without it. */
 struct site {
 	struct warden *warden;
 	struct run *run;
 	const struct seccomp_notif *request;
 	struct process *process;
 	int fd; /* the file the call is made on, in the program */
-	enum device_file file;
-	int unseen; /* why the file cannot be looked at, or 0 */
+	enum device_file kind;
+	int unseen;	      /* why the file cannot be looked at, or 0 */
+	struct devfile *file; /* kinds CONTROL and MANAGED */
+	bool is_in_place;     /* the driver's own file of it is at `fd` already */
+	int gpu_fd;	      /* kind GPU: the program's own file, held for this call; -1 */
 	struct rm_call call;
-	uint64_t arg_at;
-	uint8_t arg[RM_ARG_MAX];
-	bool is_untold;	   /* a result could not be written to the program's memory */
-	bool has_reopened; /* its memory_fd: once is enough */
-	bool has_asked;	   /* for room: likewise */
+	const struct rm_control *control;  /* of a control: what is known of it; NULL: nothing */
+	bool is_permitted;		   /* nothing is known of it, and it may be made all the same */
+	const struct rm_uvm_call *managed; /* of a call of the managed-memory device's */
+	struct copy arg, params, lists[SITE_LISTS];
+	uint32_t rights[16];
+	int named_fd; /* a file that the call names, in the program; -1: none */
+	enum device_file named_kind;
+	struct devfile *named; /* that file, if it is one of ours */
+	int put_fd;	       /* a file of ours to be put at `fd` before the mmap goes on; -1: none */
+	bool has_reopened;     /* its memory_fd: once is enough */
+	bool has_asked;	       /* for room: likewise */
 };
 
 enum answer_kind {
@@ -171,51 +227,87 @@ struct answer {
 #define PASS ((struct answer){ ANSWER_PASS, 0 })
 #define RETURN(rc) ((struct answer){ ANSWER_RETURN, (rc) })
 
-/* All of what follows is called under warden::lock. */
+/* Names of ours in a program's client. Libraries begin theirs at 0x5c000000 (recorded); programs cannot use these. */
+enum {
+	OWN_HANDLE_FIRST = 0x5bf00000,
+	OWN_HANDLE_LAST = 0x5bffffff,
+};
+static inline bool is_own_handle(uint32_t handle)
+{
+	return handle >= OWN_HANDLE_FIRST && handle <= OWN_HANDLE_LAST;
+}
+
+/* What follows is called under warden::lock, unless it says otherwise. */
+
+/* warden.c */
+/* Have an epoll event of `fd` say this serial. */
+int warden_watch(struct warden *warden, int fd, uint64_t *serial);
+void warden_wake(struct warden *warden); /* the thread in warden_work: with or without the lock */
+bool site_defer(const struct site *site);
 
 /* run.c */
 struct run *run_by_serial(const struct warden *warden, uint64_t serial);
 /* Its listener has hung up, or is to be closed. */
 void run_gone(struct warden *warden, struct run *run);
 
-/* warden.c */
-/* Have an epoll event of `fd` say this serial. */
-int warden_watch(struct warden *warden, int fd, uint64_t *serial);
-
 /* process.c */
 struct process *process_of(struct warden *warden, const struct run *run, pid_t tid);
 void process_gone(struct warden *warden, struct process *process);
 bool process_has_exited(const struct process *process);
 void process_end(struct process *process, const char *why);
-/* What the kernel knows of a file by itself: a file system of the program's own (FUSE) need not let us ask, nor ever answer.
- * 0, or why it cannot be looked at. */
-int file_look(int folder, const char *path, struct stat *st);
-/* Whether it lives and its files cannot be looked at. */
-bool process_hides(const struct process *process);
+struct process *process_by_pid(const struct warden *warden, pid_t pid);
 /* The run is over: what it had to reach its processes is not to be used any more. */
 void process_cut(struct process *process);
-/* A descriptor of the process, or of a thread of it with a table of its own, held by us; -errno. */
-int process_get_fd(const struct process *process, pid_t tid, int fd);
-/* The program's own file, held by us; -errno. Looks in the calling thread's table. */
-int site_take_file(const struct site *site, int fd);
+
+/* touch.c: without the lock. Everything here goes through warden::arm, with a limit: a program that keeps it waiting is
+ * ended. */
+/* What the kernel knows of a file by itself: a file system of the program's own (FUSE) is not asked. 0, or why not. */
+int file_look(int folder, const char *path, struct stat *st);
+/* The program's own file, held by us; -errno, also if it is not a device's or a pipe. Looks in the calling thread's
+ * table. */
+int site_take_file(struct site *site, int fd);
 /* The program's memory: 0, or -EFAULT if not all of it could be moved. */
 int site_peek(struct site *site, uint64_t at, void *to, size_t bytes);
 int site_poke(struct site *site, uint64_t at, const void *from, size_t bytes);
-struct process *process_by_pid(const struct warden *warden, pid_t pid);
+/* Put a file of ours at a descriptor of the program's. */
+int site_set_fd(const struct site *site, int file, int as);
+/* A file of /proc/PID, whole: to be freed, NULL if it cannot be had. */
+char *process_read(struct process *process, const char *name, size_t most_bytes);
+
+/* fetch.c: without the lock */
+int site_fetch_managed(struct site *site); /* a call of the managed-memory device's */
+/* Take what the call names out of the program's memory, and the files it names. 0, or the call's -errno. */
+int site_fetch(struct site *site);
+/* Write back what has changed. */
+int site_store(struct site *site);
+void site_drop(struct site *site); /* what was fetched; any time */
+
+/* file.c */
+struct devfile *devfile_by_inode(const struct warden *warden, uint64_t inode);
+struct devfile *devfile_by_serial(const struct warden *warden, uint64_t serial);
+/* Which of our files is at a descriptor of the program's; *kind says what is there. Without the lock. 0, or why it cannot
+ * be looked at. */
+int site_look(struct site *site, int fd, enum device_file *kind, struct devfile **file);
+bool site_is_in_place(const struct site *site); /* whether the driver's own file is at site::fd */
+/* Put one of ours where the program has a device file that it opened itself. Without the lock. NULL: *rc says why. */
+struct devfile *site_adopt(struct site *site, int fd, enum device_file kind, int *rc);
+/* The program has asked for events on it; there is one; the program has fetched one. */
+void devfile_watch_events(struct warden *warden, struct devfile *file);
+void devfile_event(struct devfile *file);
+void devfile_take_event(struct warden *warden, struct devfile *file);
+/* The last copy of it is closed. Takes and lets go of the lock. */
+void devfile_gone(struct warden *warden, struct devfile *file);
+/* Keep a block for an export or a mapping; let go of what was kept for mappings that begin there. */
+int devfile_keep(struct devfile *file, const struct kept_block *what);
+void devfile_unkeep(struct devfile *file, struct ledger *ledger); /* what was kept last */
+void devfile_drop(struct devfile *file, struct ledger *ledger, uint64_t base, uint64_t bytes,
+		  bool with_range);
+const struct kept_block *devfile_export(const struct devfile *file, uint32_t index);
 
 /* client.c */
 struct client *client_find(const struct warden *warden, uint32_t handle);
-/* The record for the client a call names, made if need be. NULL: out of memory. */
-struct client *client_seen(struct site *site);
-/* The client's control file, held by us; -errno: -ENOENT if nobody has it, anything else if that cannot be told. */
-int client_take_control(struct warden *warden, struct client *client);
+struct client *client_add(struct site *site, uint32_t handle); /* NULL: out of memory */
 void client_gone(struct warden *warden, struct client *client);
-/* Whether a control file, held by us, speaks for this client. */
-bool client_owns_file(struct warden *warden, const struct client *client, int file);
-/* Whether nobody holds its control file any more. */
-bool client_is_gone(struct warden *warden, struct client *client);
-/* Drop clients whose control file is closed, and pay for imports whose owner is gone. */
-void warden_reconcile(struct warden *warden);
 /* A control on an object of the client's, through its own control file: 0, -errno, or the driver's status. */
 int client_control(struct warden *warden, struct client *client, uint32_t object, uint32_t cmd, void *params,
 		   uint32_t size);
@@ -224,8 +316,10 @@ int client_group_time(struct warden *warden, struct client *client, uint32_t gro
 /* Any call that names the client, the same way; *status is where the driver's status is in the argument. */
 int client_call(struct warden *warden, struct client *client, uint32_t nr, void *arg, uint32_t size,
 		const uint32_t *status);
-uint64_t warden_driver_bytes(struct warden *warden, pid_t pid);
-struct ledger_sum warden_ledger_sum(const struct warden *warden, pid_t pid);
+uint64_t warden_driver_bytes(struct warden *warden);
+uint64_t warden_named_bytes(const struct warden *warden);
+uint64_t process_named_bytes(const struct process *process);
+bool process_has_class(const struct process *process, uint32_t class_id);
 
 /* call.c: one handler a verb */
 struct answer site_call(struct site *site);
@@ -234,73 +328,71 @@ struct answer site_refuse(struct site *site, uint32_t status, const char *why);
 struct answer site_status(struct site *site, uint32_t status);
 /* The driver's status in our copy of the argument. */
 uint32_t site_status_of(const struct site *site);
-/* Make the call the program asked for, with our copy of the argument, and write it back. `params` replaces the
- * program's parameters, and what changed in it goes back to where they came from. -errno if no call was made. */
-int site_perform(struct site *site, void *params, uint32_t params_size);
-
-/* Write back only what changed: the driver copies out exactly the structure it knows, and so do we, even where we do
- * not know its size. */
-int site_poke_changes(struct site *site, uint64_t at, const uint8_t *before, const uint8_t *after,
-		      size_t bytes);
-/* The program's parameters, in a buffer with room to spare; NULL: none, or *rc says why not. */
-uint8_t *site_take_params(struct site *site, uint32_t *size, int *rc);
-
+/* Make the call the program asked for, with our copies of everything. -errno if no call was made. */
+int site_perform(struct site *site);
+/* Likewise, as the process that owns the client: the driver takes some calls from no other. */
+int site_perform_as_owner(struct site *site);
 /* Take back what the driver has just made for the program: it cannot be kept, or not be noted. */
 void site_undo(struct site *site);
 
-/* carry.c */
-struct answer site_carry(struct site *site);
-struct answer site_carry_mmap(struct site *site);
+/* memory.c */
+/* How much device memory the call asks for; 0: none. With or without the lock. */
+uint64_t site_bytes_wanted(const struct site *site);
+struct answer site_alloc_vidmem(struct site *site);
+struct answer site_duplicate(struct site *site);
+struct answer site_export(struct site *site);
+struct answer site_import(struct site *site);
+struct answer site_export_info(struct site *site);
+
+/* control.c */
+/* Whether a control that is not in the table may be made all the same. Without the lock. */
+bool site_permits(const struct site *site);
+struct answer site_control_call(struct site *site);
 
 /* channel.c */
-struct answer site_alloc_channel(struct site *site, uint8_t *params, uint32_t size);
+struct answer site_alloc_channel(struct site *site);
 void channel_gone(struct warden *warden, struct ledger_object *object);
+bool client_has_channels(const struct warden *warden, const struct client *client);
 /* A process ends, but channels it made live on with a client that another process holds. */
 void channels_leave_gate(struct warden *warden, struct process *process);
+/* The client's channels are about to go: nothing is to be passed on for them. */
+void client_leave_gate(struct warden *warden, const struct client *client);
 void channel_learn_token(struct warden *warden, struct client *client, uint32_t handle);
 int warden_set_channels(struct warden *warden, bool is_disabled, struct bf_error *err);
 
+/* map.c */
+bool site_is_doorbell(const struct site *site, uint32_t memory);
+struct answer site_map_memory(struct site *site);
+struct answer site_mmap(struct site *site, uint64_t bytes);
+void expected_gone(struct process *process);
+
 /* doorbell.c */
-struct answer site_map_doorbell(struct site *site);
-/* Whether this mmap is one that site_map_doorbell prepared; and that mmap. */
-bool site_expects_doorbell(struct site *site, uint64_t bytes);
-struct answer site_mmap_doorbell(struct site *site, uint64_t bytes);
+/* Memory for the doorbell that was expected here; -errno. */
+int doorbell_open(struct process *process, const struct expected_map *expected);
 /* The program has freed the object, or its process has ended. */
 void doorbell_gone(struct warden *warden, uint32_t client, uint32_t object);
 void doorbells_gone(struct process *process);
 
 /* managed.c */
+struct answer site_managed_call(struct site *site);
 struct answer site_mmap_managed(struct site *site, uint64_t bytes);
-/* Look again at the managed memory of those who have some. */
-void warden_refresh_managed(struct warden *warden);
-/* Of all, and end who has too much. */
+/* Look again at what the processes have mapped, and end who has too much. Without the lock. */
 void warden_audit_managed(struct warden *warden);
+/* So much is wanted, as a mapping or as device memory: look again at what is mapped if there is no room for it. Without
+ * the lock. */
+void site_refresh_managed(struct site *site, uint64_t bytes);
 
 /* standin.c */
-/* Put `memory` where the program's descriptor is, for the mmap that is waiting for our answer. */
-int standin_put(struct site *site, int memory);
-/* Put the program's own file back. True if it was not there. */
-bool standin_restore(struct site *site, const struct stat *st);
-bool standin_is(const struct warden *warden, const struct stat *st);
+/* Put site::put_fd where the program's descriptor is, for the mmap that is waiting for our answer. Without the lock. */
+int standin_put(struct site *site);
 void standins_gone(struct process *process);
-
-/* root.c: the one allocation that must pass */
-struct answer site_alloc_root(struct site *site);
-/* A call names a client that is not known: if the driver agrees, it is known from now on. */
-void site_meet_client(struct site *site);
-/* A client has come of a root that was let through. Returns the process that made it. */
-pid_t root_answered(struct warden *warden, pid_t pid);
-void roots_audit(struct warden *warden);
-void roots_gone(struct warden *warden);
 
 /* told.c */
 struct answer site_told(struct site *site);
-bool told_is_mine(uint32_t control);
 
 /* hooks.c */
 /* Memory that does not fit: whether the call waits for room, with ANSWER_LATER. */
 bool site_waits_for_room(struct site *site, uint64_t bytes);
-bool site_defer(const struct site *site); /* warden.c */
 bool site_may_have(struct site *site, uint64_t bytes);
 bool site_may_begin(struct site *site, struct warden_ctx_ask *ask);
 

@@ -1,4 +1,4 @@
-/* Notifications in, answers out; and what the house asks of a vGPU. */
+/* Notifications in, answers out; and what is asked of a vGPU from outside. */
 #include "warden/warden.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,14 +18,44 @@
 
 enum { WORK_AT_ONCE = 16 };
 
+static void subdevice_gone(struct warden *warden, const struct ledger_object *object)
+{
+	struct client *client = client_find(warden, object->client);
+
+	if (client && client->subdevice == object->handle)
+		client->subdevice = 0;
+}
+
 static void object_gone(void *context, struct ledger_object *object)
 {
-	if (object->kind == RM_KIND_CHANNEL)
+	if (object->kind == RM_KIND_SUBDEVICE)
+		subdevice_gone(context, object);
+	else if (object->kind == RM_KIND_CHANNEL)
 		channel_gone(context, object);
 	else if (object->kind == RM_KIND_DOORBELL)
 		doorbell_gone(context, object->client, object->handle);
 	else if (object->kind == RM_KIND_GROUP)
 		group_gone(context, object);
+}
+
+static int start(struct warden *warden, struct bf_error *err)
+{
+	uint64_t serial;
+
+	warden->epoll = epoll_create1(EPOLL_CLOEXEC);
+	warden->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (warden->epoll < 0 || warden->wake < 0 || warden_watch(warden, warden->wake, &serial))
+		return bf_fail(err, errno, "warden: %s", strerror(errno));
+	warden->ledger = ledger_new(warden->options.mem_bytes, object_gone, warden);
+	warden->gate_vgpu = gate_vgpu_add(warden->gate);
+	if (!warden->ledger || !warden->gate_vgpu)
+		return bf_fail(err, ENOMEM, "warden: out of memory");
+	warden->owner = hand_new(err);
+	warden->arm = warden->owner ? hand_new(err) : NULL;
+	if (!warden->arm)
+		return -err->code;
+	return warden->device->ops->adopt ? warden->device->ops->adopt(warden->device, warden->owner, err)
+					  : 0;
 }
 
 struct warden *warden_new(struct device *device, struct gate *gate, const struct warden_options *options,
@@ -40,15 +71,11 @@ struct warden *warden_new(struct device *device, struct gate *gate, const struct
 	warden->gate = gate;
 	warden->options = *options;
 	warden->deferred_end = &warden->deferred;
+	warden->epoll = warden->wake = -1;
 	pthread_mutex_init(&warden->lock, NULL);
 	pthread_mutex_init(&warden->turn_lock, NULL);
-	warden->epoll = epoll_create1(EPOLL_CLOEXEC);
-	warden->ledger = ledger_new(options->mem_bytes, object_gone, warden);
-	warden->gate_vgpu = gate_vgpu_add(gate);
-	if (warden->epoll < 0 || !warden->ledger || !warden->gate_vgpu) {
-		int why = warden->epoll < 0 ? errno : ENOMEM;
-
-		bf_fail(err, why, "warden: %s", strerror(why));
+	pthread_cond_init(&warden->idle, NULL);
+	if (start(warden, err)) {
 		warden_free(warden);
 		return NULL;
 	}
@@ -63,16 +90,33 @@ void warden_free(struct warden *warden)
 		run_gone(warden, warden->runs);
 	while (warden->processes)
 		process_gone(warden, warden->processes);
-	while (warden->clients)
-		client_gone(warden, warden->clients);
-	roots_gone(warden);
+	while (warden->files)
+		devfile_gone(warden, warden->files);
 	ledger_free(warden->ledger);
 	gate_vgpu_remove(warden->gate_vgpu);
+	hand_free(warden->owner);
+	hand_free(warden->arm);
 	if (warden->epoll >= 0)
 		close(warden->epoll);
+	if (warden->wake >= 0)
+		close(warden->wake);
+	pthread_cond_destroy(&warden->idle);
 	pthread_mutex_destroy(&warden->turn_lock);
 	pthread_mutex_destroy(&warden->lock);
 	free(warden);
+}
+
+pid_t warden_owner(const struct warden *warden)
+{
+	return hand_pid(warden->owner);
+}
+
+void warden_wake(struct warden *warden)
+{
+	uint64_t one = 1;
+
+	if (write(warden->wake, &one, sizeof(one)) < 0)
+		bf_log(BF_LOG_DEBUG, "the worker is awake already");
 }
 
 struct gate_vgpu *warden_gate(struct warden *warden)
@@ -113,96 +157,63 @@ static void send_answer(const struct run *run, uint64_t id, struct answer answer
 		bf_log(BF_LOG_WARN, "an answer was not taken: %s", strerror(errno));
 }
 
-/* What the call is about. NONE for everything that is not the device's. */
-static enum device_file classify(struct site *site)
-{
-	const struct seccomp_notif *request = site->request;
-	char path[48];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "/proc/%u/fd/%d", request->pid, site->fd);
-	site->unseen = file_look(AT_FDCWD, path, &st);
-	if (site->unseen)
-		return DEVICE_FILE_NONE;
-	site->file = site->warden->device->ops->classify(site->warden->device, &st);
-	if (site->file != DEVICE_FILE_NONE)
-		return site->file;
-	/* Perhaps it is our memory standing where the program believes its own file to be. */
-	if (!standin_is(site->warden, &st))
-		return DEVICE_FILE_NONE;
-	site->process = process_of(site->warden, site->run, (pid_t)request->pid);
-	if (!site->process || !standin_restore(site, &st))
-		return DEVICE_FILE_NONE;
-	site->unseen = file_look(AT_FDCWD, path, &st);
-	if (site->unseen)
-		return DEVICE_FILE_NONE;
-	return site->warden->device->ops->classify(site->warden->device, &st);
-}
-
-/* Read the argument and take it apart. */
-static int read_call(struct site *site)
-{
-	uint32_t cmd = (uint32_t)site->request->data.args[1];
-	uint32_t nr = cmd & 0xff, size = cmd >> 16 & 0x3fff;
-
-	site->arg_at = site->request->data.args[2];
-	site->call = (struct rm_call){ .nr = nr, .size = size, .status_at = -1, .object_at = -1, .fd = -1 };
-	if (nr == RM_ESC_XFER_CMD) {
-		/* Names the real call in memory, where it can be changed after we looked. Only calls too large for
-		 * an ioctl need it, and none that programs make is. */
-		bf_log(BF_LOG_INFO, "process %d: XFER_CMD refused", site->process->pid);
-		return -EINVAL;
-	}
-	if (size > RM_ARG_MAX)
-		return 0;
-	if (site_peek(site, site->arg_at, site->arg, size))
-		return -EFAULT;
-	/* If the caller died meanwhile, this may have been the memory of another process with its number. */
-	if (!is_still_waiting(site->run, site->request->id))
-		return -ESRCH;
-	return rm_decode(nr, size, site->arg, &site->call);
-}
-
 static void log_call(const struct site *site, struct answer answer)
 {
 	const struct rm_call *call = &site->call;
-	uint32_t status = 0;
 
-	if (call->status_at >= 0 && answer.kind == ANSWER_RETURN)
-		memcpy(&status, site->arg + call->status_at, sizeof(status));
 	bf_log(BF_LOG_DEBUG, "%d: call 0x%02x client %x parent %x object %x 0x%x: %s %ld status 0x%x",
 	       site->process->pid, call->nr, call->client, call->parent, call->object, call->class_id,
-	       answer.kind == ANSWER_PASS ? "passed" : "answered", answer.value, status);
+	       answer.kind == ANSWER_PASS ? "passed" : "answered", answer.value, site_status_of(site));
+}
+
+/* Of displays (DRM): private calls of the device's, and making a buffer. They would make device memory. */
+static bool is_display_call(uint32_t cmd)
+{
+	uint32_t nr = cmd & 0xff;
+
+	return (cmd >> 8 & 0xff) == 'd' && ((nr >= 0x40 && nr < 0xa0) || nr == 0xb2);
+}
+
+static bool is_driver_call(const struct site *site)
+{
+	uint32_t cmd = (uint32_t)site->request->data.args[1];
+
+	return is_display_call(cmd) || rm_uvm_find(site->warden->device->layout, cmd) ||
+	       rm_is_call(cmd & 0xff, cmd >> 16 & 0x3fff);
 }
 
 /* A call on a file that does not take the driver's calls, at least when we looked: another thread may put one that
  * does in its place before the kernel looks. So a call that would mean something to the driver does not go on;
  * to any other file it means nothing, and this is what the kernel would say. */
-static struct answer other_file(struct warden *warden, const struct seccomp_notif *request)
+static struct answer other_file(struct site *site)
 {
-	uint32_t cmd = (uint32_t)request->data.args[1];
+	struct warden *warden = site->warden;
+	const struct seccomp_notif *request = site->request;
 
-	if (request->data.nr != SYS_ioctl || !rm_is_call(cmd & 0xff, cmd >> 16 & 0x3fff) ||
-	    !(warden->clients || warden->roots))
+	if (request->data.nr != SYS_ioctl || !is_driver_call(site))
 		return PASS;
+	pthread_mutex_lock(&warden->lock);
 	warden->refusals++;
+	pthread_mutex_unlock(&warden->lock);
 	bf_log(BF_LOG_INFO, "thread %u: ioctl 0x%x on a file that does not take it refused", request->pid,
-	       cmd);
+	       (uint32_t)request->data.args[1]);
 	return RETURN(-ENOTTY);
 }
 
 /* A call on a file that /proc does not show us: none is open there, or the program is one that we may not look at: it hides
  * (PR_SET_DUMPABLE), or is another user's and we have no CAP_SYS_PTRACE. The file may be the device's, so nothing goes on
  * that would mean something to the driver. */
-static struct answer unseen_file(struct warden *warden, const struct site *site)
+static struct answer unseen_file(struct site *site)
 {
-	uint32_t cmd = (uint32_t)site->request->data.args[1];
+	struct warden *warden = site->warden;
 
-	if (site->request->data.nr == SYS_ioctl && !rm_is_call(cmd & 0xff, cmd >> 16 & 0x3fff))
+	if (site->request->data.nr == SYS_ioctl && !is_driver_call(site))
 		return PASS;
 	if (site->unseen == ENOENT)
 		return RETURN(-EBADF);
+	pthread_mutex_lock(&warden->lock);
 	warden->refusals++;
+	pthread_mutex_unlock(&warden->lock);
 	bf_log(site->run->has_hidden ? BF_LOG_DEBUG : BF_LOG_WARN,
 	       "thread %u: a call on a file that cannot be looked at is refused: %s; it hides, or belfryd "
 	       "lacks CAP_SYS_PTRACE",
@@ -211,34 +222,75 @@ static struct answer unseen_file(struct warden *warden, const struct site *site)
 	return RETURN(-EACCES);
 }
 
-static struct answer device_ioctl(struct site *site)
+/* Decide, under the lock. While the vGPU is stopped its calls wait. */
+static struct answer decide(struct site *site, struct answer (*handler)(struct site *site))
 {
 	struct warden *warden = site->warden;
-	struct answer answer;
-	int rc;
+	struct answer answer = { ANSWER_LATER, 0 };
 
-	if (site->file == DEVICE_FILE_MANAGED)
-		return other_file(warden, site->request);
-	rc = read_call(site);
-	answer = rc ? RETURN(rc) : site_call(site);
+	pthread_mutex_lock(&warden->lock);
+	if (!warden->is_stopped || !site_defer(site))
+		answer = handler(site);
+	if (answer.kind == ANSWER_PASS)
+		warden->continued++;
+	pthread_mutex_unlock(&warden->lock);
+	return answer;
+}
+
+static struct answer device_ioctl(struct site *site)
+{
+	struct answer answer;
+	int rc = site->kind == DEVICE_FILE_OTHER_GPU ? -ENODEV : 0;
+
+	if (!rc && !site->file && site->kind != DEVICE_FILE_GPU)
+		site->file = site_adopt(site, site->fd, site->kind, &rc);
+	if (!rc)
+		rc = site->kind == DEVICE_FILE_MANAGED ? site_fetch_managed(site) : site_fetch(site);
+	/* If the caller died meanwhile, that may have been the memory of another process with its number. */
+	if (!rc && !is_still_waiting(site->run, site->request->id))
+		return (struct answer){ ANSWER_LATER, 0 };
+	if (rc)
+		return RETURN(rc);
+	site_refresh_managed(site, site_bytes_wanted(site));
+	answer = decide(site, site->kind == DEVICE_FILE_MANAGED ? site_managed_call : site_call);
 	log_call(site, answer);
-	return answer.kind == ANSWER_PASS && warden->device->ops->carry ? site_carry(site) : answer;
+	/* What was done is done, whether the program can be told or not. */
+	if (answer.kind == ANSWER_RETURN && answer.value >= 0 && site_store(site))
+		return RETURN(-EFAULT);
+	return answer;
+}
+
+static struct answer decide_mmap(struct site *site)
+{
+	uint64_t bytes = (site->request->data.args[1] + 4095) & ~4095ull;
+
+	return site->kind == DEVICE_FILE_MANAGED ? site_mmap_managed(site, bytes) : site_mmap(site, bytes);
 }
 
 static struct answer device_mmap(struct site *site)
 {
-	uint64_t bytes = (site->request->data.args[1] + 4095) & ~4095ull;
+	struct answer answer;
+	int rc;
 
-	switch (site->file) {
-	case DEVICE_FILE_MANAGED:
-		return site_mmap_managed(site, bytes);
-	case DEVICE_FILE_OTHER_GPU:
+	if (site->kind == DEVICE_FILE_OTHER_GPU)
 		return RETURN(-ENODEV);
-	default:
-		if (site_expects_doorbell(site, bytes))
-			return site_mmap_doorbell(site, bytes);
-		return site->warden->device->ops->map_file ? site_carry_mmap(site) : PASS;
+	if (site->kind == DEVICE_FILE_MANAGED) {
+		rc = 0;
+		if (!site->file)
+			site->file = site_adopt(site, site->fd, site->kind, &rc);
+		if (rc)
+			return RETURN(rc);
+		site->is_in_place = site_is_in_place(site);
+		site->process->has_managed = true;
+		site_refresh_managed(site, site->request->data.args[1]);
 	}
+	if (!is_still_waiting(site->run, site->request->id))
+		return (struct answer){ ANSWER_LATER, 0 };
+	answer = decide(site, decide_mmap);
+	if (answer.kind != ANSWER_PASS || site->put_fd < 0)
+		return answer;
+	rc = standin_put(site);
+	return rc ? RETURN(rc) : PASS;
 }
 
 bool site_defer(const struct site *site)
@@ -256,6 +308,17 @@ bool site_defer(const struct site *site)
 	return true;
 }
 
+static struct process *find_process(struct warden *warden, struct run *run, pid_t tid)
+{
+	struct process *process;
+
+	pthread_mutex_lock(&warden->lock);
+	warden->calls++;
+	process = process_of(warden, run, tid);
+	pthread_mutex_unlock(&warden->lock);
+	return process;
+}
+
 static struct answer handle(struct warden *warden, struct run *run, const struct seccomp_notif *request,
 			    bool has_asked)
 {
@@ -264,23 +327,26 @@ static struct answer handle(struct warden *warden, struct run *run, const struct
 			     .run = run,
 			     .request = request,
 			     .fd = (int)request->data.args[is_ioctl ? 0 : 4],
+			     .gpu_fd = -1,
+			     .named_fd = -1,
+			     .put_fd = -1,
+			     .call = { .status_at = -1 },
 			     .has_asked = has_asked };
+	struct answer answer;
 
-	site.file = classify(&site);
+	site.unseen = site_look(&site, site.fd, &site.kind, &site.file);
 	if (site.unseen)
-		return unseen_file(warden, &site);
-	if (site.file == DEVICE_FILE_NONE)
-		return other_file(warden, request);
-	warden->calls++;
-	site.process = process_of(warden, run, (pid_t)request->pid);
+		return unseen_file(&site);
+	if (site.kind == DEVICE_FILE_NONE)
+		return other_file(&site);
+	site.process = find_process(warden, run, (pid_t)request->pid);
 	if (!site.process)
 		return RETURN(-EIO);
-	if (warden->is_stopped && site_defer(&site))
-		return (struct answer){ ANSWER_LATER, 0 };
-	/* The number we looked up may have changed hands before we did. */
-	if (!is_still_waiting(run, request->id))
-		return (struct answer){ ANSWER_LATER, 0 };
-	return is_ioctl ? device_ioctl(&site) : device_mmap(&site);
+	answer = is_ioctl ? device_ioctl(&site) : device_mmap(&site);
+	if (site.put_fd >= 0)
+		close(site.put_fd);
+	site_drop(&site);
+	return answer;
 }
 
 /* One notification. If its caller was killed since it was reported, there is none. */
@@ -297,17 +363,48 @@ static void work_one(struct warden *warden, struct run *run)
 		send_answer(run, request.id, answer);
 }
 
+/* Nobody frees the run until it is given back. */
+static void use_run(struct warden *warden, struct run *run)
+{
+	warden->busy_run = run;
+	pthread_mutex_unlock(&warden->lock);
+}
+
+static void unuse_run(struct warden *warden)
+{
+	pthread_mutex_lock(&warden->lock);
+	warden->busy_run = NULL;
+	pthread_cond_broadcast(&warden->idle);
+}
+
 static void work_run(struct warden *warden, const struct epoll_event *event)
 {
 	struct run *run;
 
 	pthread_mutex_lock(&warden->lock);
 	run = run_by_serial(warden, event->data.u64);
-	if (run && event->events & EPOLLIN)
+	if (run && event->events & EPOLLIN) {
+		use_run(warden, run);
 		work_one(warden, run);
-	else if (run && event->events & (EPOLLHUP | EPOLLERR))
+		unuse_run(warden);
+	} else if (run && event->events & (EPOLLHUP | EPOLLERR)) {
 		run_gone(warden, run);
+	}
 	pthread_mutex_unlock(&warden->lock);
+}
+
+/* The last copy of a device file is closed, or there is an event on one. */
+static void work_file(struct warden *warden, const struct epoll_event *event)
+{
+	struct devfile *file;
+
+	pthread_mutex_lock(&warden->lock);
+	file = devfile_by_serial(warden, event->data.u64);
+	pthread_mutex_unlock(&warden->lock);
+	if (file && file->event_serial == event->data.u64)
+		devfile_event(file);
+	else if (file)
+		devfile_gone(warden, file);
 }
 
 static void work_process(struct warden *warden, const struct epoll_event *event)
@@ -323,18 +420,54 @@ static void work_process(struct warden *warden, const struct epoll_event *event)
 	pthread_mutex_unlock(&warden->lock);
 }
 
+/* Calls that waited are handled from their beginning. One that has to wait again is put behind them. */
+static void work_deferred(struct warden *warden)
+{
+	struct deferred *last, *waiting;
+	uint64_t count;
+
+	if (read(warden->wake, &count, sizeof(count)) != (ssize_t)sizeof(count))
+		return;
+	pthread_mutex_lock(&warden->lock);
+	last = NULL;
+	for (waiting = warden->deferred; waiting; waiting = waiting->next)
+		last = waiting;
+	while (!warden->is_stopped && (waiting = warden->deferred)) {
+		struct answer answer;
+
+		warden->deferred = waiting->next;
+		if (!warden->deferred)
+			warden->deferred_end = &warden->deferred;
+		use_run(warden, waiting->run);
+		answer = handle(warden, waiting->run, &waiting->request, waiting->has_asked);
+		if (answer.kind != ANSWER_LATER)
+			send_answer(waiting->run, waiting->request.id, answer);
+		unuse_run(warden);
+		if (waiting == last) {
+			free(waiting);
+			break;
+		}
+		free(waiting);
+	}
+	pthread_mutex_unlock(&warden->lock);
+}
+
 bool warden_work(struct warden *warden)
 {
 	struct epoll_event events[WORK_AT_ONCE];
 	int count = epoll_wait(warden->epoll, events, WORK_AT_ONCE, 0);
 	bool has_runs;
 
-	/* Notifications first: the processes whose end is reported here may be named by them. What an event is of may
-	 * have gone since, so it is looked up. */
+	/* Files first: a program that closes one and then asks for memory finds what the file had free, as with the driver
+	 * itself. Then notifications: they may name the processes whose end is reported here. What an event is of may have
+	 * gone since, so it is looked up. */
+	for (int i = 0; i < count; i++)
+		work_file(warden, &events[i]);
 	for (int i = 0; i < count; i++)
 		work_run(warden, &events[i]);
 	for (int i = 0; i < count; i++)
 		work_process(warden, &events[i]);
+	work_deferred(warden);
 	pthread_mutex_lock(&warden->lock);
 	has_runs = warden->runs;
 	pthread_mutex_unlock(&warden->lock);
@@ -403,30 +536,10 @@ int warden_stop(struct warden *warden, struct bf_error *err)
 	return rc;
 }
 
-static void answer_deferred(struct warden *warden)
-{
-	struct deferred *waiting = warden->deferred;
-
-	warden->deferred = NULL;
-	warden->deferred_end = &warden->deferred;
-	while (waiting) {
-		struct deferred *next = waiting->next;
-		struct answer answer = handle(warden, waiting->run, &waiting->request, waiting->has_asked);
-
-		if (answer.kind != ANSWER_LATER)
-			send_answer(waiting->run, waiting->request.id, answer);
-		free(waiting);
-		waiting = next;
-	}
-}
-
 /* While it is stopped what waits for room waits on with everything else. */
 void warden_room_made(struct warden *warden)
 {
-	pthread_mutex_lock(&warden->lock);
-	if (!warden->is_stopped)
-		answer_deferred(warden);
-	pthread_mutex_unlock(&warden->lock);
+	warden_wake(warden);
 }
 
 static int resume(struct warden *warden, struct bf_error *err)
@@ -440,7 +553,7 @@ static int resume(struct warden *warden, struct bf_error *err)
 		return rc;
 	gate_ring_again(warden->gate_vgpu);
 	set_stopped(warden, false);
-	answer_deferred(warden);
+	warden_wake(warden);
 	return 0;
 }
 
@@ -507,7 +620,6 @@ int warden_set_interleave(struct warden *warden, int level, struct bf_error *err
 
 static int set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err)
 {
-	warden_reconcile(warden);
 	if (bytes && bytes < ledger_used(warden->ledger))
 		return bf_fail(err, EBUSY, "memory limit %llu: %llu bytes are in use; free some first",
 			       (unsigned long long)bytes, (unsigned long long)ledger_used(warden->ledger));
@@ -527,4 +639,12 @@ int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err)
 	rc = set_mem(warden, bytes, err);
 	pthread_mutex_unlock(&warden->lock);
 	return rc;
+}
+
+void warden_set_permits(struct warden *warden, const uint32_t *controls, unsigned count)
+{
+	pthread_mutex_lock(&warden->lock);
+	warden->options.permit_count = count < WARDEN_PERMITS ? count : WARDEN_PERMITS;
+	memcpy(warden->options.permits, controls, warden->options.permit_count * sizeof(controls[0]));
+	pthread_mutex_unlock(&warden->lock);
 }

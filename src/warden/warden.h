@@ -1,11 +1,11 @@
 /* warden: stands between the programs of one vGPU and the kernel driver. Their driver calls arrive as seccomp
- * notifications; what matters is done here, on a private copy of the arguments, and answered; the rest passes.
+ * notifications and are made here, on private copies of their arguments and through files of the warden's own.
  * It never decides who runs when: it makes the channels known to the gate, and does as it is told.
  *
- * Any thread may call anything here, but warden_work one at a time, and warden_free the last. A warden has one lock,
- * which warden_work holds for a notification and not between two; a call of the driver's or a look through /proc may
- * be made under it, so whoever needs it waits for that. warden_hold and warden_open do not need it: they take as long
- * as the gate takes. Wardens have nothing in common but the device and the gate, and hold neither up. */
+ * Any thread may call anything here, but warden_work and warden_audit one at a time, and warden_free the last. A warden
+ * has one lock. A call of the driver's may be made under it, but nothing that could wait for a program. warden_hold and
+ * warden_open do not need it: they take as long as the gate takes. Wardens have nothing in common but the device and the
+ * gate, and hold neither up. */
 #ifndef BELFRY_WARDEN_H
 #define BELFRY_WARDEN_H
 
@@ -46,11 +46,16 @@ struct warden_hooks {
 	void *context;
 };
 
+enum { WARDEN_PERMITS = 64, WARDEN_UNKNOWNS = 64 };
+
 struct warden_options {
 	uint64_t mem_bytes;	   /* 0: the whole card */
 	uint64_t timeslice_us;	   /* 0: as the program asks */
 	int interleave;		   /* 0..2; -1: as the program asks */
 	struct warden_hooks hooks; /* no functions: nobody is asked */
+	/* Controls that are not known to be harmless and that the operator permits. */
+	uint32_t permits[WARDEN_PERMITS];
+	unsigned permit_count;
 };
 
 /* How to come by a program's descriptors and memory where the supervisor may not trace the program (Yama lets only an
@@ -79,8 +84,8 @@ void warden_end_run(struct warden *warden, uint32_t run, const char *why);
 
 /* Whether any process of it is known. */
 bool warden_has_processes(struct warden *warden);
-/* Whether a process of it is known by this number. Does not wait: false where it cannot be told now. */
-bool warden_has_process(struct warden *warden, pid_t pid);
+/* The process that the driver knows the vGPU by: all of its clients, memory and channels are this one's. */
+pid_t warden_owner(const struct warden *warden);
 /* What the gate has of this vGPU, as long as the warden lives. To be held and opened by the warden only. */
 struct gate_vgpu *warden_gate(struct warden *warden);
 
@@ -104,6 +109,7 @@ int warden_resume(struct warden *warden, struct bf_error *err);
 int warden_set_timeslice(struct warden *warden, uint64_t us, struct bf_error *err);
 int warden_set_interleave(struct warden *warden, int level, struct bf_error *err);
 int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err);
+void warden_set_permits(struct warden *warden, const uint32_t *controls, unsigned count);
 void warden_room_made(struct warden *warden); /* see warden_hooks */
 
 /* How long the vGPU has had the GPU: the sum over all channel groups that it has or ever had, of the time that each
@@ -118,21 +124,30 @@ int warden_gpu_time(struct warden *warden, uint64_t *gpu_ns);
 enum warden_progress { WARDEN_IS_DONE, WARDEN_IS_BUSY, WARDEN_CANNOT_TELL };
 enum warden_progress warden_progress(struct warden *warden);
 
+/* A control that was refused because nothing is known of it. */
+struct warden_unknown {
+	uint32_t control;
+	uint64_t count;
+};
+
 enum warden_gate { WARDEN_OPEN, WARDEN_HELD, WARDEN_STOPPED };
 #define WARDEN_REPORT_PROCESSES 1024
 struct warden_report {
-	uint64_t mem_limit_bytes, mem_used_bytes, mem_most_bytes, mem_managed_bytes, mem_driver_bytes;
+	uint64_t mem_limit_bytes, mem_used_bytes, mem_most_bytes, mem_managed_bytes;
+	uint64_t mem_named_bytes, mem_driver_bytes; /* once for each name: by the ledger, and by the driver */
 	uint64_t timeslice_us;
 	int interleave;
 	enum warden_gate gate;
 	uint32_t channels, processes;
 	uint64_t calls, refusals;
-	uint64_t rings, forwards;	      /* of this vGPU */
-	uint64_t strange, swept, gate_cpu_ns; /* of the whole gate */
+	uint64_t continued; /* calls that the kernel made itself: maps, and pages of the program's */
+	uint64_t unknown;   /* controls that were refused because nothing is known of them */
+	struct warden_unknown unknowns[WARDEN_UNKNOWNS]; /* the first of them; count 0 ends the list */
+	uint64_t rings, forwards;			 /* of this vGPU */
+	uint64_t strange, swept, gate_cpu_ns;		 /* of the whole gate */
 	struct {
 		pid_t pid;
-		uint64_t used_bytes;   /* by the ledger */
-		uint64_t driver_bytes; /* by the driver */
+		uint64_t used_bytes;
 	} process[WARDEN_REPORT_PROCESSES];
 };
 void warden_report(struct warden *warden, struct warden_report *report);

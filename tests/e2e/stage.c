@@ -200,7 +200,8 @@ static bool has_second(const struct stage *stage)
 /* One step; true if the program has said something, or the second one if it is meant. */
 static bool serve_step(struct stage *stage, int timeout_ms, bool of_second)
 {
-	struct pollfd fds[] = { { stage->is_over ? -1 : warden_fd(stage->warden), POLLIN, 0 },
+	/* When no run is left, the ends of its processes and files may still be to be handled. */
+	struct pollfd fds[] = { { warden_fd(stage->warden), POLLIN, 0 },
 				{ stage->has_ended ? -1 : stage->hear, POLLIN, 0 },
 				{ stage->has_ended ? -1 : stage->pidfd, POLLIN, 0 },
 				{ has_second(stage) ? stage->second.hear : -1, POLLIN, 0 },
@@ -292,21 +293,32 @@ void stage_second_goes_on(struct stage *stage)
 	CHECK(write(stage->second.say, "g", 1) == 1);
 }
 
-static void check_nothing_is_left(struct stage *stage)
+static void check_has_nothing(struct warden *warden)
 {
-	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
 	struct warden_report report;
 
-	warden_report(stage->warden, &report);
+	warden_report(warden, &report);
 	CHECK_EQUAL(report.processes, 0);
 	CHECK_EQUAL(report.channels, 0);
 	CHECK_EQUAL(report.mem_used_bytes, 0);
 	CHECK_EQUAL(report.mem_managed_bytes, 0);
 	CHECK_EQUAL(report.mem_driver_bytes, 0);
+}
+
+/* A file goes with the last copy of it, which may be in other hands than the programs'. */
+static void check_nothing_is_left(struct stage *stage)
+{
+	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
+
 	while (!card_is_clean(&stage->card)) {
 		CHECK(bf_now_ns() < give_up_ns);
-		usleep(100);
+		serve_once(stage, 1);
+		if (stage->second.warden)
+			warden_work(stage->second.warden);
 	}
+	check_has_nothing(stage->warden);
+	if (stage->second.warden)
+		check_has_nothing(stage->second.warden);
 }
 
 int stage_end(struct stage *stage)
@@ -318,8 +330,6 @@ int stage_end(struct stage *stage)
 	while (!stage->has_ended || has_second(stage) || !stage->is_over || report.processes ||
 	       report.channels) {
 		serve_once(stage, 10);
-		if (stage->is_over)
-			warden_work(stage->warden); /* the last pidfds */
 		if (stage->has_ended && !has_second(stage) && stage->is_over)
 			warden_report(stage->warden, &report);
 		CHECK(bf_now_ns() < give_up_ns);

@@ -54,24 +54,28 @@ static int ask_kind(int sock, uint32_t kind)
 	return rc;
 }
 
-static void check_no_message_is_taken(struct actor *a, pid_t on_behalf)
+/* A file that the program has opened and made no call on is still the driver's socket. */
+static void check_no_message_is_taken(struct actor *a, int control, pid_t on_behalf)
 {
 	struct ask map = { .request = { .kind = SOFT_REQUEST_MAP, .on_behalf = on_behalf, .bytes = 4096 } };
 
-	CHECK_EQUAL(ask_memory(a->control, on_behalf, a->client, 64 * MIB), -EPERM);
+	CHECK_EQUAL(ask_memory(control, on_behalf, a->client, 64 * MIB), -EPERM);
 	CHECK_EQUAL(ask(a->gpu, &map), -EPERM);
-	CHECK_EQUAL(ask_kind(a->control, SOFT_REQUEST_SUPERVISE), -EPERM);
-	CHECK_EQUAL(ask_kind(a->control, SOFT_REQUEST_STATUS), -EPERM);
-	CHECK_EQUAL(ask_kind(a->control, SOFT_REQUEST_STOP), -EPERM);
+	CHECK_EQUAL(ask_kind(control, SOFT_REQUEST_SUPERVISE), -EPERM);
+	CHECK_EQUAL(ask_kind(control, SOFT_REQUEST_STATUS), -EPERM);
+	CHECK_EQUAL(ask_kind(control, SOFT_REQUEST_STOP), -EPERM);
 }
 
 static void program_sends_to_its_files(struct actor *a)
 {
+	int control = actor_open(a, SOFT_FILE_CONTROL);
+
 	actor_context(a);
-	check_no_message_is_taken(a, 0);
-	check_no_message_is_taken(a, getpid());
-	check_no_message_is_taken(a, getppid()); /* its supervisor */
-	check_no_message_is_taken(a, 1);
+	check_no_message_is_taken(a, control, 0);
+	check_no_message_is_taken(a, control, getpid());
+	check_no_message_is_taken(a, control, getppid()); /* its supervisor */
+	check_no_message_is_taken(a, control, 1);
+	CHECK_EQUAL(ask_memory(a->control, 0, a->client, 64 * MIB), -ENOTSOCK); /* used: a pipe */
 	actor_say(a, 'm');
 }
 
@@ -121,7 +125,7 @@ static void program_sends_as_an_orphan(struct actor *a)
 		CHECK(setsid() > 0 && !prctl(PR_SET_CHILD_SUBREAPER, 1));
 		if (fork())
 			pause();
-		check_no_message_is_taken(a, 0);
+		check_no_message_is_taken(a, actor_open(a, SOFT_FILE_CONTROL), 0);
 		actor_say(a, 'o');
 		kill(getppid(), SIGKILL);
 		_exit(0);
@@ -185,10 +189,12 @@ static int send_as(int file, pid_t pid)
 
 static void program_says_it_is_its_supervisor(struct actor *a)
 {
+	int control = actor_open(a, SOFT_FILE_CONTROL);
+
 	actor_new_device(a);
-	CHECK_EQUAL(send_as(a->control, getpid()), -EPERM);
-	CHECK_EQUAL(send_as(a->control, getppid()), -EPERM);
-	CHECK_EQUAL(send_as(a->control, 1), -EPERM);
+	CHECK_EQUAL(send_as(control, getpid()), -EPERM);
+	CHECK_EQUAL(send_as(control, getppid()), -EPERM);
+	CHECK_EQUAL(send_as(control, 1), -EPERM);
 }
 
 static void false_names_are_refused(void)
@@ -202,7 +208,7 @@ static void program_forgets_its_environment(struct actor *a)
 	CHECK(!clearenv());
 	actor_new_device(a);
 	CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY, 8 * MIB + 1), RM_ERR_NO_MEMORY);
-	CHECK_EQUAL(ask_memory(a->control, 0, a->client, MIB), -EPERM);
+	CHECK_EQUAL(ask_memory(actor_open(a, SOFT_FILE_CONTROL), 0, a->client, MIB), -EPERM);
 	CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY, 8 * MIB), 0);
 }
 
@@ -211,11 +217,11 @@ static void program_without_environment_is_still_supervised(void)
 	run_well(program_forgets_its_environment);
 }
 
-/* A helper from before supervision, to whom the program gives its file: the helper is not of the vGPU and may use the
- * card; but what it makes in the program's client the driver counts for the program, and the program is ended. */
+/* A helper from before supervision, which the program gives its file to. The helper is not of the vGPU and may use the
+ * card; but what it was given is a pipe. */
 struct gift {
 	uint32_t client;
-	int status; /* the helper's answer */
+	int ioctl_rc, message_rc; /* what the helper got */
 };
 
 static void program_gives_its_file_away(struct actor *a)
@@ -228,9 +234,9 @@ static void program_gives_its_file_away(struct actor *a)
 	CHECK(!bf_send_fd(sock, a->control));
 	CHECK(write(sock, &gift, sizeof(gift)) == sizeof(gift));
 	CHECK(read(sock, &gift, sizeof(gift)) == sizeof(gift));
-	CHECK_EQUAL(gift.status, 0);
-	actor_tell(a, 'g');
-	pause();
+	CHECK_EQUAL(gift.ioctl_rc, -ENOTTY);
+	CHECK_EQUAL(gift.message_rc, -ENOTSOCK);
+	actor_say(a, 'g');
 }
 
 static void __attribute__((noreturn)) supervise_giver(int sock)
@@ -239,15 +245,15 @@ static void __attribute__((noreturn)) supervise_giver(int sock)
 
 	stage_start(&s, 8 * MIB, program_gives_its_file_away, sock);
 	stage_until(&s, 'g');
-	CHECK_EQUAL(card_used_bytes(&s.card), 64 * MIB);
-	warden_audit(s.warden);
-	warden_audit(s.warden);
-	CHECK_EQUAL(stage_end(&s), SIGKILL);
+	CHECK_EQUAL(card_used_bytes(&s.card), 0);
+	stage_go_on(&s);
+	stage_end_well(&s);
 	_exit(0);
 }
 
-static void file_given_to_a_helper_outside_is_found_out(void)
+static void file_given_to_a_helper_outside_takes_no_call(void)
 {
+	struct rm_arg_alloc arg = { .class_id = 0x41 };
 	struct gift gift;
 	int socks[2], file, status;
 	pid_t supervisor;
@@ -263,7 +269,8 @@ static void file_given_to_a_helper_outside_is_found_out(void)
 	close(socks[1]);
 	file = bf_recv_fd(socks[0]);
 	CHECK(file >= 0 && read(socks[0], &gift, sizeof(gift)) == sizeof(gift));
-	gift.status = ask_memory(file, 0, gift.client, 64 * MIB);
+	gift.ioctl_rc = actor_call(file, RM_ESC_ALLOC, &arg, sizeof(arg));
+	gift.message_rc = ask_memory(file, 0, gift.client, 64 * MIB);
 	CHECK(write(socks[0], &gift, sizeof(gift)) == sizeof(gift));
 	close(file);
 	CHECK(waitpid(supervisor, &status, 0) == supervisor);
@@ -271,7 +278,7 @@ static void file_given_to_a_helper_outside_is_found_out(void)
 	close(socks[0]);
 }
 
-/* Memory of clients that are not the program's: of another program's, of its supervisor's. */
+/* Memory of clients that are not the program's. */
 static int map_anothers(struct actor *a, uint32_t client, uint32_t memory)
 {
 	struct rm_arg_map map = { .client = client,
@@ -301,37 +308,116 @@ static int share_anothers(struct actor *a, uint32_t client, uint32_t memory)
 	return (int)share.status;
 }
 
+static uint32_t *other_client; /* memory that the test and its programs share */
+
+static void program_has_memory(struct actor *a)
+{
+	actor_context(a);
+	*other_client = a->client;
+	actor_say(a, 'h');
+}
+
 static void program_wants_anothers_memory(struct actor *a)
 {
-	struct actor other = *a;
-	int ready[2], over[2];
-	char byte;
-
-	CHECK(!pipe2(ready, O_CLOEXEC) && !pipe2(over, O_CLOEXEC));
-	if (!fork()) {
-		actor_context(&other);
-		CHECK(write(ready[1], &other.client, 4) == 4);
-		CHECK(read(over[0], &byte, 1) == 1);
-		_exit(0);
-	}
-	CHECK(read(ready[0], &other.client, 4) == 4);
 	actor_context(a);
-	CHECK_EQUAL(map_anothers(a, other.client, STAGE_USERD), RM_ERR_INVALID_CLIENT);
-	CHECK_EQUAL(share_anothers(a, other.client, STAGE_USERD), RM_ERR_INVALID_CLIENT);
-	CHECK_EQUAL(actor_dup(a, STAGE_MEMORY, other.client, STAGE_USERD), RM_ERR_INSUFFICIENT_PERMISSIONS);
-	CHECK(write(over[1], &byte, 1) == 1);
+	actor_say(a, 'c');
+	CHECK_EQUAL(map_anothers(a, *other_client, STAGE_USERD), RM_ERR_INVALID_CLIENT);
+	CHECK_EQUAL(share_anothers(a, *other_client, STAGE_USERD), RM_ERR_INVALID_CLIENT);
+	CHECK_EQUAL(actor_dup(a, STAGE_MEMORY, *other_client, STAGE_USERD), (unsigned)a->arg);
+	CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY + 1, 8 * MIB), RM_ERR_NO_MEMORY);
 	actor_say(a, 'a');
 }
 
-static void memory_of_another_program_is_not_to_be_had(void)
+static void start_two(struct stage *s, bool has_two_wardens, uint32_t dup_status)
 {
+	struct stage_setup setup = { .options = { .mem_bytes = 8 * MIB, .interleave = -1 },
+				     .second = program_has_memory,
+				     .has_two_wardens = has_two_wardens };
+
+	other_client = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(other_client != MAP_FAILED);
+	stage_start_as(s, &setup, program_wants_anothers_memory, dup_status);
+	stage_until(s, 'c');
+	stage_until_second(s, 'h');
+	stage_go_on(s);
+	stage_until(s, 'a');
+}
+
+static void end_two(struct stage *s)
+{
+	stage_go_on(s);
+	stage_second_goes_on(s);
+	stage_end_well(s);
+	CHECK_EQUAL(s->second.status, 0);
+	munmap(other_client, 4096);
+}
+
+static void memory_of_another_vgpu_is_not_to_be_had(void)
+{
+	static struct warden_report report;
 	struct stage s;
 
-	stage_start(&s, 8 * MIB, program_wants_anothers_memory, 0);
-	stage_until(&s, 'a');
+	start_two(&s, true, RM_ERR_INVALID_CLIENT);
+	warden_report(s.warden, &report);
+	CHECK_EQUAL(report.mem_driver_bytes, 2 * MIB);
+	end_two(&s);
+}
+
+static void memory_of_the_same_vgpu_can_be_named_and_is_counted_once(void)
+{
+	static struct warden_report report;
+	struct stage s;
+
+	start_two(&s, false, RM_OK);
+	warden_report(s.warden, &report);
+	CHECK_EQUAL(report.mem_used_bytes, 4 * MIB);
 	CHECK_EQUAL(s.most_bytes, 4 * MIB);
-	stage_go_on(&s);
+	for (int i = 0; i < 3; i++)
+		warden_audit(s.warden);
+	end_two(&s);
+}
+
+/* A control file that the program of another vGPU is given. */
+static int gift_socks[2];
+
+static void program_gives_its_file_to_another_vgpu(struct actor *a)
+{
+	char byte;
+
+	actor_new_device(a);
+	CHECK(!bf_send_fd(gift_socks[0], a->control));
+	CHECK(write(gift_socks[0], &a->client, 4) == 4);
+	CHECK(read(gift_socks[0], &byte, 1) == 1);
+	CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY, MIB), 0);
+}
+
+static void program_is_given_a_file(struct actor *a)
+{
+	struct actor gift = *a;
+
+	actor_new_device(a);
+	gift.control = bf_recv_fd(gift_socks[1]);
+	CHECK(gift.control >= 0 && read(gift_socks[1], &gift.client, 4) == 4);
+	CHECK_EQUAL(actor_memory(&gift, STAGE_DEVICE, STAGE_MEMORY, MIB), -ENOTTY);
+	gift.client = a->client;
+	CHECK_EQUAL(actor_memory(&gift, STAGE_DEVICE, STAGE_MEMORY, MIB), -ENOTTY);
+	close(gift.control);
+	CHECK(write(gift_socks[1], "g", 1) == 1);
+}
+
+static void file_given_to_another_vgpu_takes_no_call_there(void)
+{
+	struct stage_setup setup = { .options = { .mem_bytes = 8 * MIB, .interleave = -1 },
+				     .second = program_is_given_a_file,
+				     .has_two_wardens = true };
+	struct stage s;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, gift_socks));
+	stage_start_as(&s, &setup, program_gives_its_file_to_another_vgpu, 0);
 	stage_end_well(&s);
+	CHECK_EQUAL(s.second.status, 0);
+	close(gift_socks[0]);
+	close(gift_socks[1]);
 }
 
 /* The page that the GPU reads GP_PUT from was shared with the program's client while the channel was made. Handles are
@@ -378,17 +464,20 @@ static void ask_for_answer_at(int sock, uint32_t kind, uint64_t inode, int at)
 static void program_wants_answers_at_its_files(struct actor *a)
 {
 	int sock = ask_connect(a->folder), other = actor_open(a, SOFT_FILE_GPU_0 + 1);
+	int control = actor_open(a, SOFT_FILE_CONTROL);
 	struct stat st;
 
 	actor_context(a);
-	CHECK(sock >= 0 && other >= 0 && !fstat(other, &st));
+	actor_say(a, 'c');
+	CHECK(sock >= 0 && control >= 0 && other >= 0 && !fstat(other, &st));
 	for (int i = 0; i < 100; i++) {
-		ask_for_answer_at(sock, SOFT_REQUEST_OPEN, 0, a->control);
+		ask_for_answer_at(sock, SOFT_REQUEST_OPEN, 0, control);
 		ask_for_answer_at(sock, SOFT_REQUEST_OPEN, 0, sock);
-		ask_for_answer_at(a->control, SOFT_REQUEST_WHAT_IS, st.st_ino, a->control);
-		ask_for_answer_at(a->control, SOFT_REQUEST_WHAT_IS, st.st_ino, sock);
+		ask_for_answer_at(control, SOFT_REQUEST_WHAT_IS, st.st_ino, control);
+		ask_for_answer_at(control, SOFT_REQUEST_WHAT_IS, st.st_ino, sock);
 	}
 	close(sock);
+	close(control);
 	close(other);
 	CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY, 6 * MIB), 0);
 	actor_say(a, 'a');
@@ -396,12 +485,15 @@ static void program_wants_answers_at_its_files(struct actor *a)
 
 static void answers_are_not_taken_for_requests(void)
 {
-	enum { OF_A_CONTEXT = 7, MEMORY = 1 };
+	unsigned of_a_context;
 	struct stage s;
 
 	stage_start(&s, 8 * MIB, program_wants_answers_at_its_files, 0);
+	stage_until(&s, 'c');
+	of_a_context = card_count(&s.card, 0);
+	stage_go_on(&s);
 	stage_until(&s, 'a');
-	CHECK_EQUAL(card_count(&s.card, 0), OF_A_CONTEXT + MEMORY);
+	CHECK_EQUAL(card_count(&s.card, 0), of_a_context + 1);
 	CHECK_EQUAL(s.most_bytes, 8 * MIB);
 	stage_go_on(&s);
 	stage_end_well(&s);
@@ -432,11 +524,11 @@ static void send_garbage(int sock, unsigned seed)
 
 static void program_sends_garbage(struct actor *a)
 {
-	int sock = ask_connect(a->folder);
+	int sock = ask_connect(a->folder), control = actor_open(a, SOFT_FILE_CONTROL);
 
 	actor_context(a);
 	for (unsigned i = 0; i < 500; i++) {
-		send_garbage(a->control, 3 * i + 1);
+		send_garbage(control, 3 * i + 1);
 		send_garbage(a->gpu, 3 * i + 2);
 		send_garbage(sock, 3 * i + 3);
 	}
@@ -465,7 +557,7 @@ static void program_joins_a_domain(struct actor *a)
 
 	actor_context(a);
 	CHECK_EQUAL(actor_control(a, STAGE_GROUP, SOFT_CTRL_GROUP_SET_DOMAIN, &domain, sizeof(domain)),
-		    RM_ERR_INSUFFICIENT_PERMISSIONS);
+		    RM_ERR_NOT_SUPPORTED);
 }
 
 static void domain_of_others_cannot_be_joined(void)
@@ -480,7 +572,7 @@ static void program_asks_for_counters(struct actor *a)
 	actor_context(a);
 	CHECK_EQUAL(
 		actor_control(a, STAGE_SUBDEVICE, SOFT_CTRL_GPU_GET_COUNTERS, &counters, sizeof(counters)),
-		RM_ERR_INSUFFICIENT_PERMISSIONS);
+		RM_ERR_NOT_SUPPORTED);
 	CHECK_EQUAL(counters.gpu_ns, 0);
 }
 
@@ -583,13 +675,15 @@ static void files_closed_at_random_leave_nothing(void)
 
 int main(void)
 {
-	STAGE_TEST(file_given_to_a_helper_outside_is_found_out);
+	STAGE_TEST(file_given_to_a_helper_outside_takes_no_call);
 	STAGE_TEST(messages_to_a_device_file_are_refused);
 	STAGE_TEST(messages_to_the_listening_socket_are_refused);
 	STAGE_TEST(orphans_are_refused_as_well);
 	STAGE_TEST(false_names_are_refused);
 	STAGE_TEST(program_without_environment_is_still_supervised);
-	STAGE_TEST(memory_of_another_program_is_not_to_be_had);
+	STAGE_TEST(memory_of_another_vgpu_is_not_to_be_had);
+	STAGE_TEST(memory_of_the_same_vgpu_can_be_named_and_is_counted_once);
+	STAGE_TEST(file_given_to_another_vgpu_takes_no_call_there);
 	STAGE_TEST(page_of_the_wardens_cannot_be_named);
 	STAGE_TEST(answers_are_not_taken_for_requests);
 	STAGE_TEST(garbage_on_the_socket_changes_nothing);

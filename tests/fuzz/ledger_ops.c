@@ -1,5 +1,5 @@
-/* Random sequences of what the warden does to a ledger, against a list that counts the slow way. Every byte of
- * input decides something, so that a fuzzer finds its way into trees, duplicates and replaced handles. */
+/* Random sequences of what the warden does to a ledger, against a list that counts the slow way. Every byte
+ * of input decides something, so that a fuzzer reaches trees, duplicates, keepers and handles in use. */
 #include "warden/ledger.h"
 
 #include <stddef.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HANDLES = 12, BLOCKS = 4096 };
+enum { HANDLES = 12, KEEPERS = 6, BLOCKS = 4096 };
 static const uint32_t clients[2] = { 0xc1d00001, 0xc1d00002 };
 
 struct model {
@@ -15,8 +15,11 @@ struct model {
 		bool is_there;
 		int parent, block; /* -1: the client; none */
 	} at[2][HANDLES];
+	struct {
+		struct ledger_block *kept; /* NULL: keeps nothing */
+		int block;
+	} keeper[KEEPERS];
 	uint64_t bytes[BLOCKS];
-	bool is_charged[BLOCKS];
 	int blocks;
 };
 
@@ -28,14 +31,15 @@ static void model_remove(struct model *m, unsigned c, int h)
 			model_remove(m, c, i);
 }
 
-static void model_add(struct model *m, unsigned c, int h, int parent, int block)
+/* False: the handle is in use. An unknown parent means the client. */
+static bool model_add(struct model *m, unsigned c, int h, int parent, int block)
 {
 	if (m->at[c][h].is_there)
-		model_remove(m, c, h);
-	/* A parent that went with the handle it replaces leaves the client. */
+		return false;
 	m->at[c][h].parent = parent >= 0 && m->at[c][parent].is_there ? parent : -1;
 	m->at[c][h].is_there = true;
 	m->at[c][h].block = block;
+	return true;
 }
 
 static uint64_t model_used(const struct model *m)
@@ -48,7 +52,9 @@ static uint64_t model_used(const struct model *m)
 		for (int i = 0; i < 2 * HANDLES; i++)
 			is_held |= m->at[i / HANDLES][i % HANDLES].is_there &&
 				   m->at[i / HANDLES][i % HANDLES].block == b;
-		used += is_held && m->is_charged[b] ? m->bytes[b] : 0;
+		for (int k = 0; k < KEEPERS; k++)
+			is_held |= m->keeper[k].kept && m->keeper[k].block == b;
+		used += is_held ? m->bytes[b] : 0;
 	}
 	return used;
 }
@@ -66,53 +72,73 @@ static void check(const struct ledger *ledger, const struct model *m)
 			if (m->at[c][h].is_there && m->at[c][h].block >= 0)
 				named += m->bytes[m->at[c][h].block];
 		}
-		if (ledger_sum(ledger, clients[c]).named_bytes != named)
+		if (ledger_named(ledger, clients[c]) != named)
 			abort();
 	}
+}
+
+static void model_drop(struct ledger *ledger, struct model *m, int k)
+{
+	if (!m->keeper[k].kept)
+		return;
+	ledger_drop(ledger, m->keeper[k].kept);
+	m->keeper[k].kept = NULL;
+}
+
+static void expect_added(const struct ledger_object *object, bool is_added)
+{
+	if ((object != NULL) != is_added)
+		abort();
 }
 
 static void step(struct ledger *ledger, struct model *m, const uint8_t *in)
 {
 	unsigned c = in[1] & 1, from_c = in[1] >> 1 & 1;
-	int h = in[2] % HANDLES, parent = in[3] % (HANDLES + 1) - 1, from = in[4] % HANDLES;
+	int h = in[2] % HANDLES, parent = in[3] % (HANDLES + 1) - 1, from = in[4] % HANDLES,
+	    k = in[3] % KEEPERS;
 	uint32_t client = clients[c], handle = 1 + (uint32_t)h;
 	uint32_t under = parent < 0 ? client : 1 + (uint32_t)parent;
-	struct ledger_object *source = ledger_find(ledger, clients[from_c], 1 + (uint32_t)from);
+	struct ledger_object *source = ledger_find(ledger, clients[from_c], 1 + (uint32_t)from), *added;
 
-	switch (in[0] % 6) {
+	switch (in[0] % 7) {
 	case 0:
-	case 1:
 		m->bytes[m->blocks] = 1ull << in[4] % 48;
-		m->is_charged[m->blocks] = in[0] % 6 == 0;
-		if (in[0] % 6 == 0)
-			ledger_add(ledger, client, under, handle, 0x40, RM_KIND_VIDMEM, m->bytes[m->blocks]);
-		else
-			ledger_add_import(ledger, client, under, handle, 0, m->bytes[m->blocks]);
-		model_add(m, c, h, parent, m->blocks++);
+		added = ledger_add(ledger, client, under, handle, 0x40, RM_KIND_VIDMEM, m->bytes[m->blocks]);
+		expect_added(added, model_add(m, c, h, parent, m->blocks));
+		m->blocks += added != NULL;
+		break;
+	case 1:
+		added = ledger_add(ledger, client, under, handle, 0xa06c, RM_KIND_GROUP, 0);
+		expect_added(added, model_add(m, c, h, parent, -1));
 		break;
 	case 2:
-		ledger_add(ledger, client, under, handle, 0xa06c, RM_KIND_GROUP, 0);
-		model_add(m, c, h, parent, -1);
+		if (!source)
+			break;
+		added = ledger_add_duplicate(ledger, client, under, handle, source);
+		expect_added(added, model_add(m, c, h, parent, m->at[from_c][from].block));
 		break;
 	case 3:
-		if (source) {
-			int block = m->at[from_c][from].block;
-
-			ledger_add_duplicate(ledger, client, under, handle, source);
-			model_add(m, c, h, parent, block);
-		}
+		k = in[4] % KEEPERS;
+		if (!m->keeper[k].kept)
+			break;
+		added = ledger_add_name(ledger, client, under, handle, 0x40, m->keeper[k].kept);
+		expect_added(added, model_add(m, c, h, parent, m->keeper[k].block));
 		break;
 	case 4:
+		if (!source || !source->block || m->keeper[k].kept)
+			break;
+		ledger_keep(source->block);
+		m->keeper[k].kept = source->block;
+		m->keeper[k].block = m->at[from_c][from].block;
+		break;
+	case 5:
+		model_drop(ledger, m, k);
+		break;
+	default:
 		ledger_remove(ledger, client, in[4] == 255 ? client : handle);
 		for (int i = 0; i < HANDLES; i++)
 			if (m->at[c][i].is_there && (in[4] == 255 || i == h))
 				model_remove(m, c, i);
-		break;
-	default:
-		if (source && source->block) {
-			ledger_charge_import(ledger, source);
-			m->is_charged[m->at[from_c][from].block] = true;
-		}
 	}
 }
 
@@ -124,6 +150,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&m, 0, sizeof(m));
 	for (size_t at = 0; ledger && at + 5 <= size && m.blocks < BLOCKS; at += 5) {
 		step(ledger, &m, data + at);
+		check(ledger, &m);
+	}
+	for (int k = 0; ledger && k < KEEPERS; k++) {
+		model_drop(ledger, &m, k);
 		check(ledger, &m);
 	}
 	ledger_free(ledger);

@@ -207,7 +207,7 @@ static void device_must_exist(void **state)
 static void clients_belong_to_their_control_file(void **state)
 {
 	struct rm_arg_alloc root = { .class_id = 0x41 };
-	struct soft_program other = { 0 }, wrong;
+	struct soft_program other = { 0 }, wrong, second;
 
 	(void)state;
 	assert_int_equal(program_begin(&other), 0);
@@ -218,12 +218,17 @@ static void clients_belong_to_their_control_file(void **state)
 	assert_int_equal(program_free(&wrong, program.client), RM_ERR_INVALID_CLIENT);
 	wrong.client = 0x4711;
 	assert_int_equal(program_free(&wrong, HANDLE_SPACE), RM_ERR_INVALID_CLIENT);
-	/* One a file. */
+	/* A file can have several. */
 	assert_int_equal(link_call(other.control, RM_ESC_ALLOC, &root, sizeof(root)), 0);
-	assert_int_equal(root.status, ERR_INSUFFICIENT_RESOURCES);
-	/* And on control files only. */
+	assert_int_equal(root.status, 0);
+	second = other;
+	second.client = root.object;
+	assert_int_not_equal(second.client, other.client);
+	/* On control files only. */
+	root.object = 0;
 	assert_int_equal(link_call(other.gpu, RM_ESC_ALLOC, &root, sizeof(root)), -EINVAL);
 	assert_int_equal(program_free(&other, other.client), 0);
+	assert_int_equal(program_free(&second, second.client), 0);
 	assert_int_equal(program_free(&other, HANDLE_SPACE), RM_ERR_INVALID_CLIENT);
 	root.status = 0;
 	assert_int_equal(link_call(other.control, RM_ESC_ALLOC, &root, sizeof(root)), 0);

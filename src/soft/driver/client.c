@@ -1,4 +1,4 @@
-/* Clients: one a control file, and gone with it. */
+/* Clients: made through a control file, and gone with it. */
 #include <stdlib.h>
 
 #include "soft/driver/state.h"
@@ -35,9 +35,17 @@ struct client *client_by_handle(const struct driver *driver, uint32_t handle)
 struct client *client_of(const struct site *site, uint32_t handle)
 {
 	struct file *file = site->call->file, *speaks = file->control ? file->control : file;
-	struct client *client = speaks->client;
 
-	return client && !file->is_closed && client->handle == handle ? client : NULL;
+	if (file->is_closed)
+		return NULL;
+	list_each(link, &speaks->clients)
+	{
+		struct client *client = list_of(link, struct client, of_file);
+
+		if (client->handle == handle)
+			return client;
+	}
+	return NULL;
 }
 
 static uint32_t choose_handle(struct driver *driver)
@@ -58,8 +66,7 @@ uint32_t client_new(struct site *site, uint32_t *handle)
 
 	if (file->is_closed)
 		return RM_ERR_INVALID_CLIENT;
-	/* The real driver makes more; libraries open a file for each, and the warden relies on it. */
-	if (file->client || driver->client_count >= CLIENTS_MAX)
+	if (driver->client_count >= CLIENTS_MAX)
 		return ERR_INSUFFICIENT_RESOURCES;
 	client = calloc(1, sizeof(*client));
 	if (!client)
@@ -73,7 +80,7 @@ uint32_t client_new(struct site *site, uint32_t *handle)
 	list_init(&client->children);
 	list_add(&driver->clients, &client->of_driver);
 	driver->client_count++;
-	file->client = client;
+	list_add(&file->clients, &client->of_file);
 	*handle = client->handle;
 	return RM_OK;
 }
@@ -85,7 +92,7 @@ void client_free(struct client *client, struct reap *reap)
 	while (!list_is_empty(&client->children))
 		object_free(list_of(client->children.next, struct object, of_parent), reap);
 	client->is_dead = true;
-	client->file->client = NULL;
+	list_remove(&client->of_file);
 	client->file = NULL;
 	list_remove(&client->of_driver);
 	client->driver->client_count--;

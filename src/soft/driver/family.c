@@ -245,6 +245,21 @@ bool family_is_empty(struct family *family)
 	return is_empty;
 }
 
+/* A supervisor has processes of its own that programs' clients are made for: its children, and no roots. */
+static bool is_hand_of(const struct family *family, pid_t pid, pid_t sender)
+{
+	bool is_supervisor = false;
+	pid_t parent;
+	uint64_t start;
+
+	for (unsigned i = 0; i < family->count; i++) {
+		if (family->roots[i].pid == pid)
+			return false;
+		is_supervisor |= family->roots[i].supervisor == sender;
+	}
+	return is_supervisor && !look_up(pid, &parent, &start) && parent == sender;
+}
+
 int family_check(struct family *family, pid_t sender, pid_t on_behalf)
 {
 	int rc = 0;
@@ -253,7 +268,8 @@ int family_check(struct family *family, pid_t sender, pid_t on_behalf)
 	/* Not known is a no: it has ended, and nobody waits for the answer. */
 	if (family->count && supervisor_of(family, sender))
 		rc = -EPERM;
-	else if (on_behalf && supervisor_of(family, on_behalf) != sender)
+	else if (on_behalf && supervisor_of(family, on_behalf) != sender &&
+		 !is_hand_of(family, on_behalf, sender))
 		rc = -EPERM;
 	pthread_mutex_unlock(&family->lock);
 	return rc;

@@ -20,6 +20,7 @@ struct file *file_new(struct driver *driver, uint32_t minor, uint64_t inode, int
 	file->driver = driver;
 	file->minor = minor;
 	file->inode = inode;
+	list_init(&file->clients);
 	pthread_mutex_lock(&driver->lock);
 	list_add(&driver->files, &file->of_driver);
 	driver->file_count++;
@@ -77,8 +78,8 @@ void file_close(struct file *file)
 	if (!was_closed) {
 		list_remove(&file->of_driver);
 		driver->closing_count++;
-		if (file->client)
-			client_free(file->client, &reap);
+		list_each_safe(link, after, &file->clients)
+			client_free(list_of(link, struct client, of_file), &reap);
 	}
 	pthread_mutex_unlock(&driver->lock);
 	reap_run(&reap);

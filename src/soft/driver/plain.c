@@ -62,7 +62,7 @@ static int register_file(struct site *site)
 	if (!control || control->minor != SOFT_FILE_CONTROL || control == file)
 		return -EINVAL;
 	pthread_mutex_lock(&site->driver->lock);
-	if (file->control || control->control || control->is_closed || file->client)
+	if (file->control || control->control || control->is_closed || !list_is_empty(&file->clients))
 		rc = -EINVAL;
 	else
 		file->control = file_get(control);

@@ -133,6 +133,7 @@ struct client {
 	struct file *file; /* that it was made through; valid while not dead */
 	struct driver *driver;
 	struct list of_driver; /* driver::clients */
+	struct list of_file;   /* file::clients */
 	struct list children;  /* object::of_parent */
 	uint32_t object_count, map_count, next_handle;
 	struct object *buckets[BUCKETS];
@@ -153,7 +154,7 @@ struct file {
 	uint64_t inode;
 	bool is_closed;
 	struct list of_driver; /* driver::files */
-	struct client *client; /* made through it, or NULL */
+	struct list clients;   /* client::of_file */
 	struct file *control;  /* REGISTER_FD; kept */
 	struct prepared prepared;
 };

@@ -36,6 +36,10 @@ int link_start(const char *server, const struct link_config *config, char *folde
 /* A device file (SOFT_FILE_*), or -errno: -ENOENT and -ECONNREFUSED if nobody is there, -ENODEV if there is no such
  * GPU. Of every other call here: -ENODEV if the software GPU has ended, or the process's supervisor. */
 int link_open(const char *folder, uint32_t file);
+/* The same in two steps. A connection stays with the software GPU that it was made to, whatever becomes of the folder.
+ * Several threads may open files from one. */
+int link_connect(const char *folder);
+int link_open_from(int connection, uint32_t file);
 /* As ioctl: 0 or -errno; the status is in the argument. Parameters that the argument points to are carried along.
  * In a supervised process the call is really made as an ioctl, and the warden answers it. */
 int link_call(int fd, uint32_t nr, void *arg, uint32_t size);

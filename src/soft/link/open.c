@@ -31,18 +31,26 @@ int link_folder(const char *name, char *to, size_t room, struct bf_error *err)
 	return bf_own_folder(to, "BELFRY_SOFT_DIR", err);
 }
 
-int link_open(const char *folder, uint32_t file)
+int link_connect(const char *folder)
 {
-	cleanup_close int sock = ask_connect(folder);
-	struct ask a = { .request = { .kind = SOFT_REQUEST_OPEN, .nr = file } };
-	int rc;
+	return ask_connect(folder);
+}
 
-	if (sock < 0)
-		return sock;
-	rc = ask(sock, &a);
+int link_open_from(int connection, uint32_t file)
+{
+	struct ask a = { .request = { .kind = SOFT_REQUEST_OPEN, .nr = file } };
+	int rc = ask(connection, &a);
+
 	if (rc)
 		return rc;
 	return a.reply_file < 0 ? -EPROTO : a.reply_file;
+}
+
+int link_open(const char *folder, uint32_t file)
+{
+	cleanup_close int connection = link_connect(folder);
+
+	return connection < 0 ? connection : link_open_from(connection, file);
 }
 
 static void drop_file(struct ask *a)

@@ -1,0 +1,171 @@
+/* Controls: an allowlist (rm/controls.c). What is not on it is refused as the driver refuses what it does not know, and
+ * counted, so that one can see what a new library needs. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "warden/state.h"
+
+enum {
+	PREEMPTION_SIZE =
+		32, /* NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS: flags, channel, graphics, compute... */
+	PREEMPTION_FLAGS_AT = 0,
+	PREEMPTION_COMPUTE_AT = 12,
+	PREEMPTION_SETS_COMPUTE = 1,
+	PREEMPTION_ANYWHERE =
+		2, /* in mid-kernel; less waits for blocks or kernels to end (measured, docs/driver.md) */
+};
+
+/* A program whose kernels cannot be interrupted could not be stopped, and would keep everybody else waiting. libcuda sets
+ * what we want; a program that wants less is told that it has it. */
+static struct answer preemption_call(struct site *site)
+{
+	uint32_t flags, compute, anywhere = PREEMPTION_ANYWHERE;
+	int rc;
+
+	if (site->params.bytes != PREEMPTION_SIZE)
+		return site_status(site, RM_ERR_INVALID_ARGUMENT);
+	memcpy(&flags, site->params.now + PREEMPTION_FLAGS_AT, sizeof(flags));
+	memcpy(&compute, site->params.now + PREEMPTION_COMPUTE_AT, sizeof(compute));
+	if (flags & PREEMPTION_SETS_COMPUTE)
+		memcpy(site->params.now + PREEMPTION_COMPUTE_AT, &anywhere, sizeof(anywhere));
+	rc = site_perform(site);
+	memcpy(site->params.now + PREEMPTION_COMPUTE_AT, &compute, sizeof(compute));
+	return RETURN(rc);
+}
+
+/* "Which file maps this object?" The driver has never heard of our doorbells: registers, through the GPU's file. */
+static struct answer address_space_call(struct site *site)
+{
+	enum { OBJECT_AT = 0, TYPE_AT = 8, SIZE = 12, REGISTERS = 3 };
+	uint32_t object, type = REGISTERS;
+
+	if (site->params.bytes != SIZE)
+		return site_status(site, RM_ERR_INVALID_ARGUMENT);
+	memcpy(&object, site->params.now + OBJECT_AT, sizeof(object));
+	if (!site_is_doorbell(site, object))
+		return RETURN(site_perform(site));
+	memcpy(site->params.now + TYPE_AT, &type, sizeof(type));
+	return site_status(site, RM_OK);
+}
+
+/* From when a channel is told its token, or may run, we need to know the token too. */
+static struct answer token_call(struct site *site)
+{
+	int rc = site_perform(site);
+
+	if (!rc && !site_status_of(site))
+		channel_learn_token(site->warden, client_find(site->warden, site->call.client),
+				    site->call.object);
+	return RETURN(rc);
+}
+
+static struct answer own_call(struct site *site)
+{
+	switch (site->call.class_id) {
+	case RM_CTRL_ROOT_GET_ADDRESS_SPACE:
+		return address_space_call(site);
+	case RM_CTRL_GROUP_SCHEDULE:
+	case RM_CTRL_GROUP_SET_TIMESLICE:
+	case RM_CTRL_GROUP_SET_INTERLEAVE:
+		return site_group_control(site);
+	case RM_CTRL_SET_PREEMPTION:
+		return preemption_call(site);
+	case RM_CTRL_CHANNEL_GET_TOKEN:
+	case RM_CTRL_CHANNEL_SET_TOKEN_INDEX:
+	case RM_CTRL_CHANNEL_SCHEDULE:
+		return token_call(site);
+	case RM_CTRL_EXPORT_OBJECT_TO_FD:
+	case RM_CTRL_EXPORT_OBJECTS_TO_FD:
+		return site_export(site);
+	case RM_CTRL_GET_EXPORT_OBJECT_INFO:
+		return site_export_info(site);
+	case RM_CTRL_IMPORT_OBJECT_FROM_FD:
+	case RM_CTRL_IMPORT_OBJECTS_FROM_FD:
+		return site_import(site);
+	case RM_CTRL_FB_GET_INFO:
+	case RM_CTRL_FB_GET_INFO_V2:
+	case RM_CTRL_GET_PIDS:
+	case RM_CTRL_GET_PID_INFO:
+		return site_told(site);
+	default:
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a control without a handler");
+	}
+}
+
+/* Each number is logged once for a vGPU; the table keeps the first ones, the counter all. */
+static bool is_first(struct warden *warden, uint32_t control)
+{
+	warden->unknown++;
+	for (unsigned i = 0; i < WARDEN_UNKNOWNS; i++) {
+		struct warden_unknown *entry = &warden->unknowns[i];
+
+		if (entry->count && entry->control != control)
+			continue;
+		entry->control = control;
+		return !entry->count++;
+	}
+	return false;
+}
+
+static struct answer unknown_call(struct site *site)
+{
+	bool is_news = is_first(site->warden, site->call.class_id);
+
+	site->warden->refusals++;
+	bf_log(is_news ? BF_LOG_WARN : BF_LOG_DEBUG,
+	       "process %d: control 0x%08x (%u bytes) is not known and was refused; permit_controls in belfryd.conf permits it",
+	       site->process->pid, site->call.class_id, site->call.params_size);
+	return site_status(site, RM_ERR_NOT_SUPPORTED);
+}
+
+/* Clients of one vGPU may name each other: the driver lets them anyway, as those of one process. */
+static bool is_own_client(const struct site *site, const struct rm_control *control)
+{
+	uint32_t client = 0;
+
+	if (control->client_at < 0 || site->params.bytes < control->client_at + sizeof(client))
+		return true;
+	memcpy(&client, site->params.now + control->client_at, sizeof(client));
+	return !client || client_find(site->warden, client);
+}
+
+/* Controls of the software GPU's own, and those that the operator permits. */
+bool site_permits(const struct site *site)
+{
+	const struct warden_options *options = &site->warden->options;
+	const struct device_ops *ops = site->warden->device->ops;
+	bool is_permitted = false;
+
+	pthread_mutex_lock(&site->warden->lock);
+	for (unsigned i = 0; i < options->permit_count; i++)
+		is_permitted |= options->permits[i] == site->call.class_id;
+	pthread_mutex_unlock(&site->warden->lock);
+	return is_permitted || (ops->permits && ops->permits(site->call.class_id));
+}
+
+struct answer site_control_call(struct site *site)
+{
+	const struct rm_control *control = site->control;
+
+	/* Parameters in another form would go around the table. */
+	if (site->call.flags)
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a control with flags");
+	if (!control)
+		return site->is_permitted ? RETURN(site_perform(site)) : unknown_call(site);
+	if (control->is_sized && site->params.bytes != control->bytes && control->way != RM_WAY_REFUSED &&
+	    control->way != RM_WAY_ANSWERED)
+		return site_status(site, RM_ERR_INVALID_PARAM_STRUCT);
+	if (!is_own_client(site, control))
+		return site_refuse(site, RM_ERR_INVALID_CLIENT, "a client that is not this vGPU's");
+	switch (control->way) {
+	case RM_WAY_COPY:
+		return RETURN(site_perform(site));
+	case RM_WAY_OWN:
+		return own_call(site);
+	case RM_WAY_ANSWERED:
+		return site_status(site, RM_OK);
+	default:
+		return site_refuse(site, RM_ERR_INSUFFICIENT_PERMISSIONS, control->name);
+	}
+}

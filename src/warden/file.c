@@ -1,0 +1,270 @@
+/* Device files as programs have them: see struct devfile. A program opens the device itself, or is given the file; at its
+ * first call the descriptor is replaced by a pipe, and from then on the driver's file behind it is ours alone. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/own.h"
+#include "base/process.h"
+#include "warden/state.h"
+
+/* Each takes two of our descriptors. A library opens one for each client and one for each mapping. */
+enum { FILES_MAX = 4096 };
+
+struct devfile *devfile_by_inode(const struct warden *warden, uint64_t inode)
+{
+	for (struct devfile *f = warden->files; f; f = f->next)
+		if (f->inode == inode)
+			return f;
+	return NULL;
+}
+
+struct devfile *devfile_by_serial(const struct warden *warden, uint64_t serial)
+{
+	for (struct devfile *f = warden->files; f; f = f->next)
+		if (f->serial == serial || (f->event_serial && f->event_serial == serial))
+			return f;
+	return NULL;
+}
+
+/* The driver's own file, which stands at a descriptor of the program's since it was mapped there. */
+static struct devfile *find_shown(const struct site *site, int fd, enum device_file kind)
+{
+	for (struct devfile *f = site->warden->files; f; f = f->next)
+		if (f->is_shown && f->kind == kind && bf_same_file_as((pid_t)site->request->pid, fd, f->fd))
+			return f;
+	return NULL;
+}
+
+int site_look(struct site *site, int fd, enum device_file *kind, struct devfile **file)
+{
+	struct warden *warden = site->warden;
+	char path[48];
+	struct stat st;
+	int failure;
+
+	*kind = DEVICE_FILE_NONE;
+	*file = NULL;
+	snprintf(path, sizeof(path), "/proc/%u/fd/%d", site->request->pid, fd);
+	failure = file_look(AT_FDCWD, path, &st);
+	if (failure)
+		return failure;
+	if (S_ISFIFO(st.st_mode))
+		*file = devfile_by_inode(warden, st.st_ino);
+	else
+		*kind = warden->device->ops->classify(warden->device, &st);
+	if (*kind == DEVICE_FILE_CONTROL || *kind == DEVICE_FILE_MANAGED)
+		*file = find_shown(site, fd, *kind);
+	if (*file)
+		*kind = (*file)->kind;
+	return 0;
+}
+
+bool site_is_in_place(const struct site *site)
+{
+	return site->file && site->file->is_shown &&
+	       bf_same_file_as((pid_t)site->request->pid, site->fd, site->file->fd);
+}
+
+/* Once: the driver's file stays readable until the program has fetched the event. */
+static void arm(struct warden *warden, const struct devfile *file, int how)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLPRI | EPOLLONESHOT,
+				     .data.u64 = file->event_serial };
+
+	epoll_ctl(warden->epoll, how, file->fd, &event);
+}
+
+void devfile_watch_events(struct warden *warden, struct devfile *file)
+{
+	bool is_first = !file->event_serial;
+
+	if (is_first)
+		file->event_serial = ++warden->last_serial;
+	arm(warden, file, is_first ? EPOLL_CTL_ADD : EPOLL_CTL_MOD);
+}
+
+void devfile_event(struct devfile *file)
+{
+	if (write(file->pipe_fd, "e", 1) < 0)
+		bf_log(BF_LOG_DEBUG, "a program has been told of events that it does not fetch");
+}
+
+/* What stands in the pipe is taken out again, through an end of it that is opened for that. */
+void devfile_take_event(struct warden *warden, struct devfile *file)
+{
+	char path[32], bytes[64];
+
+	if (!file->event_serial)
+		return;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->pipe_fd);
+	cleanup_close int end = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	while (end >= 0 && read(end, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes))
+		;
+	arm(warden, file, EPOLL_CTL_MOD);
+}
+
+static void devfile_free(struct devfile *file)
+{
+	if (file->pipe_fd >= 0)
+		close(file->pipe_fd);
+	if (file->fd >= 0)
+		close(file->fd);
+	free(file);
+}
+
+static struct devfile *devfile_open(struct warden *warden, enum device_file kind, int *program_end, int *rc)
+{
+	struct devfile *file = calloc(1, sizeof(*file));
+	int ends[2] = { -1, -1 };
+	struct stat st;
+
+	*rc = -ENOMEM;
+	if (!file)
+		return NULL;
+	file->kind = kind;
+	file->pipe_fd = -1;
+	file->fd = warden->device->ops->open(warden->device, kind);
+	*rc = file->fd < 0 ? file->fd : pipe2(ends, O_CLOEXEC | O_NONBLOCK) ? -errno : 0;
+	file->pipe_fd = ends[1];
+	*program_end = ends[0];
+	if (!*rc && fstat(ends[0], &st))
+		*rc = -errno;
+	if (!*rc) {
+		file->inode = st.st_ino;
+		return file;
+	}
+	devfile_free(file);
+	return NULL;
+}
+
+/* The program's end is watched from when the program has it: before, or if it was never put there, it hangs up. */
+struct devfile *site_adopt(struct site *site, int fd, enum device_file kind, int *rc)
+{
+	struct warden *warden = site->warden;
+	cleanup_close int program_end = -1;
+	struct devfile *file;
+
+	*rc = -EMFILE;
+	if (warden->file_count >= FILES_MAX)
+		return NULL;
+	file = devfile_open(warden, kind, &program_end, rc);
+	if (!file)
+		return NULL;
+	*rc = site_set_fd(site, program_end, fd);
+	pthread_mutex_lock(&warden->lock);
+	if (!*rc)
+		*rc = warden_watch(warden, file->pipe_fd, &file->serial);
+	if (!*rc) {
+		file->next = warden->files;
+		warden->files = file;
+		warden->file_count++;
+	}
+	pthread_mutex_unlock(&warden->lock);
+	if (!*rc)
+		return file;
+	devfile_free(file);
+	return NULL;
+}
+
+int devfile_keep(struct devfile *file, const struct kept_block *what)
+{
+	struct kept_block *kept = malloc(sizeof(*kept));
+
+	if (!kept)
+		return -ENOMEM;
+	*kept = *what;
+	kept->next = file->kept;
+	file->kept = kept;
+	if (kept->block)
+		ledger_keep(kept->block);
+	return 0;
+}
+
+void devfile_unkeep(struct devfile *file, struct ledger *ledger)
+{
+	struct kept_block *last = file->kept;
+
+	file->kept = last->next;
+	ledger_drop(ledger, last->block);
+	free(last);
+}
+
+void devfile_drop(struct devfile *file, struct ledger *ledger, uint64_t base, uint64_t bytes, bool with_range)
+{
+	for (struct kept_block **at = &file->kept, *found; (found = *at);) {
+		if (found->base >= base && found->base - base < bytes && (found->block || with_range)) {
+			*at = found->next;
+			if (found->block)
+				ledger_drop(ledger, found->block);
+			free(found);
+		} else {
+			at = &found->next;
+		}
+	}
+}
+
+const struct kept_block *devfile_export(const struct devfile *file, uint32_t index)
+{
+	for (const struct kept_block *k = file->kept; k; k = k->next)
+		if (k->index == index)
+			return k;
+	return NULL;
+}
+
+/* What is in the file's clients goes by name: something that is registered with the file may keep it open. */
+static void free_clients(struct warden *warden, const struct devfile *file, int fd)
+{
+	for (const struct client *c = warden->clients; c; c = c->next) {
+		struct rm_arg_free arg = { .client = c->handle, .parent = c->handle, .object = c->handle };
+
+		if (c->file == file &&
+		    warden->device->ops->call(warden->device, fd, RM_ESC_FREE, &arg, sizeof(arg)))
+			bf_log(BF_LOG_DEBUG, "client %x is gone already", c->handle);
+	}
+}
+
+static void forget_clients(struct warden *warden, const struct devfile *file)
+{
+	for (struct client *c = warden->clients, *next; c; c = next) {
+		next = c->next;
+		if (c->file == file)
+			client_gone(warden, c);
+	}
+}
+
+/* First nothing is passed on for its channels; then the driver takes back what the file had; and only then is that no
+ * longer charged. The driver can take long, so it is not called under the lock: the list of clients is this thread's
+ * own. */
+void devfile_gone(struct warden *warden, struct devfile *file)
+{
+	struct devfile **at;
+	int fd;
+
+	pthread_mutex_lock(&warden->lock);
+	for (struct client *c = warden->clients; c; c = c->next)
+		if (c->file == file) {
+			groups_ask_time(warden, c);
+			client_leave_gate(warden, c);
+		}
+	/* What others do with the client from here on, a stop for one, is told EBADF. */
+	fd = file->fd;
+	file->fd = -1;
+	pthread_mutex_unlock(&warden->lock);
+	free_clients(warden, file, fd);
+	close(fd);
+	pthread_mutex_lock(&warden->lock);
+	forget_clients(warden, file);
+	devfile_drop(file, warden->ledger, 0, UINT64_MAX, true);
+	for (at = &warden->files; *at != file; at = &(*at)->next)
+		;
+	*at = file->next;
+	warden->file_count--;
+	pthread_mutex_unlock(&warden->lock);
+	devfile_free(file);
+}

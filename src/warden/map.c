@@ -1,0 +1,169 @@
+/* Maps. A program prepares one with MAP_MEMORY, which names a descriptor, and then maps that. The driver prepares it on a
+ * file of ours, and that file takes the descriptor's place for the mmap: what the program has itself is never mapped, and
+ * the file it finds there afterwards is one that the kernel takes no driver's call on, where Landlock allows us to say
+ * so (device.h). */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/own.h"
+#include "base/process.h"
+#include "warden/state.h"
+
+enum { DOORBELL_BYTES_MAX = 1 << 20, EXPECTED_MAX = 256 };
+
+bool site_is_doorbell(const struct site *site, uint32_t memory)
+{
+	struct ledger_object *object = ledger_find(site->warden->ledger, site->call.client, memory);
+
+	return object && object->kind == RM_KIND_DOORBELL;
+}
+
+static void expected_free(struct expected_map *expected)
+{
+	if (expected->prepared >= 0)
+		close(expected->prepared);
+	free(expected);
+}
+
+void expected_gone(struct process *process)
+{
+	for (struct expected_map *e = process->expected, *next; e; e = next) {
+		next = e->next;
+		expected_free(e);
+	}
+	process->expected = NULL;
+}
+
+/* One a descriptor: what was prepared there before can no longer be mapped. */
+static void forget(struct process *process, int fd)
+{
+	for (struct expected_map **at = &process->expected, *found; (found = *at);) {
+		if (found->fd == fd) {
+			*at = found->next;
+			expected_free(found);
+		} else {
+			at = &found->next;
+		}
+	}
+}
+
+static int expect(struct process *process, const struct expected_map *what)
+{
+	struct expected_map *expected;
+	unsigned count = 0;
+
+	forget(process, what->fd);
+	for (expected = process->expected; expected; expected = expected->next)
+		count++;
+	expected = count < EXPECTED_MAX ? malloc(sizeof(*expected)) : NULL;
+	if (!expected)
+		return -ENOMEM;
+	*expected = *what;
+	expected->next = process->expected;
+	process->expected = expected;
+	return 0;
+}
+
+/* "Mapped": the next mmap of this file shall find a doorbell. */
+static struct answer map_doorbell(struct site *site)
+{
+	struct expected_map expected = { .fd = site->call.fd,
+					 .bytes = site->call.bytes,
+					 .is_doorbell = true,
+					 .client = site->call.client,
+					 .object = site->call.object,
+					 .prepared = -1 };
+	uint64_t address = 0;
+	int rc;
+
+	if (expected.bytes < 4096 || expected.bytes > DOORBELL_BYTES_MAX || site->call.offset ||
+	    expected.fd < 0)
+		return site_status(site, RM_ERR_INVALID_ARGUMENT);
+	rc = expect(site->process, &expected);
+	if (rc)
+		return RETURN(rc);
+	/* Where the driver would return an address: an offset into the file is all that is used of it. */
+	memcpy(site->arg.now + offsetof(struct rm_arg_map, address), &address, sizeof(address));
+	return site_status(site, RM_OK);
+}
+
+static struct answer map_memory(struct site *site)
+{
+	struct device *device = site->warden->device;
+	const size_t fd_at = offsetof(struct rm_arg_map, fd);
+	cleanup_close int prepared = device->ops->open_for_map(device, site->warden->owner, site->named_kind);
+	struct expected_map expected = { .fd = site->call.fd,
+					 .bytes = site->call.bytes,
+					 .prepared = prepared };
+	int rc;
+
+	if (prepared < 0)
+		return RETURN(prepared);
+	memcpy(site->arg.now + fd_at, &prepared, sizeof(prepared));
+	rc = site_perform_as_owner(site);
+	memcpy(site->arg.now + fd_at, &site->call.fd, sizeof(site->call.fd));
+	if (rc || site_status_of(site))
+		return RETURN(rc);
+	rc = expect(site->process, &expected);
+	if (!rc)
+		bf_take_fd(&prepared);
+	return RETURN(rc);
+}
+
+struct answer site_map_memory(struct site *site)
+{
+	struct ledger_object *object =
+		ledger_find(site->warden->ledger, site->call.client, site->call.object);
+
+	if (object && object->kind == RM_KIND_DOORBELL)
+		return map_doorbell(site);
+	if (object && object->kind == RM_KIND_CHANNEL)
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED,
+				   "a channel's control page in the driver's memory");
+	/* A map for the kernel's own use names no file. */
+	if (site->named_kind != DEVICE_FILE_CONTROL && site->named_kind != DEVICE_FILE_GPU)
+		return site_refuse(site, RM_ERR_INVALID_ARGUMENT, "a map without a device file");
+	return map_memory(site);
+}
+
+static struct expected_map **find_expected(struct site *site, uint64_t bytes)
+{
+	for (struct expected_map **at = &site->process->expected; *at; at = &(*at)->next)
+		if ((!(*at)->is_doorbell || (*at)->bytes == bytes) &&
+		    ((*at)->fd == site->fd || bf_same_file((pid_t)site->request->pid, (*at)->fd, site->fd)))
+			return at;
+	return NULL;
+}
+
+static int open_expected(struct site *site, const struct expected_map *expected)
+{
+	struct device *device = site->warden->device;
+	uint64_t bytes = site->request->data.args[1], offset = site->request->data.args[5];
+	int fd;
+
+	if (expected->is_doorbell)
+		return doorbell_open(site->process, expected);
+	if (device->ops->map_file)
+		return device->ops->map_file(device, site->warden->owner, expected->prepared, bytes, offset);
+	fd = fcntl(expected->prepared, F_DUPFD_CLOEXEC, 0);
+	return fd < 0 ? -errno : fd;
+}
+
+/* The mmap of a control file or of a GPU's. One that nothing was prepared for has nothing to find. */
+struct answer site_mmap(struct site *site, uint64_t bytes)
+{
+	struct expected_map **at = find_expected(site, bytes), *expected;
+
+	if (!at)
+		return RETURN(-EINVAL);
+	expected = *at;
+	site->put_fd = open_expected(site, expected);
+	if (site->put_fd < 0)
+		return RETURN(site->put_fd);
+	*at = expected->next;
+	expected_free(expected);
+	return PASS;
+}

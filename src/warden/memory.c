@@ -1,0 +1,273 @@
+/* Device memory: made, named again, given to other programs of the vGPU. It is charged once, until the last thing that
+ * keeps it is gone (ledger.h). */
+#include <string.h>
+
+#include <errno.h>
+
+#include "base/log.h"
+#include "warden/state.h"
+
+enum {
+	/* NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS: type, device, parent, object, fd, flags */
+	EXPORT_OBJECT_AT = 12,
+	EXPORT_FD_AT = 16,
+	EXPORT_FLAGS_AT = 20,
+	EXPORT_SIZE = 24,
+	EXPORT_EMPTY = 1,
+	/* NV0000_CTRL_OS_UNIX_EXPORT_OBJECTS_TO_FD_PARAMS: fd, device, u16 most, metadata, objects, u16 count and index */
+	EXPORTS_OBJECTS_AT = 76,
+	EXPORTS_MAX = 512,
+	EXPORTS_COUNT_AT = EXPORTS_OBJECTS_AT + 4 * EXPORTS_MAX,
+	EXPORTS_INDEX_AT = EXPORTS_COUNT_AT + 2,
+	EXPORTS_SIZE = EXPORTS_COUNT_AT + 4,
+	/* NV0000_CTRL_OS_UNIX_IMPORT_OBJECT_FROM_FD_PARAMS: fd, object as above */
+	IMPORT_PARENT_AT = 12,
+	IMPORT_OBJECT_AT = 16,
+	IMPORT_SIZE = 20,
+	/* NV0000_CTRL_OS_UNIX_IMPORT_OBJECTS_FROM_FD_PARAMS: fd, parent, objects, types, u16 count and index */
+	IMPORTS_PARENT_AT = 4,
+	IMPORTS_OBJECTS_AT = 8,
+	IMPORTS_MAX = 128,
+	IMPORTS_COUNT_AT = 8 + 4 * IMPORTS_MAX + IMPORTS_MAX,
+	IMPORTS_INDEX_AT = IMPORTS_COUNT_AT + 2,
+	IMPORTS_SIZE = IMPORTS_COUNT_AT + 4,
+	INFO_FD_AT = 0,
+};
+
+static uint32_t get32(const struct site *site, size_t at)
+{
+	uint32_t value;
+
+	memcpy(&value, site->params.now + at, sizeof(value));
+	return value;
+}
+
+static uint16_t get16(const struct site *site, size_t at)
+{
+	uint16_t value;
+
+	memcpy(&value, site->params.now + at, sizeof(value));
+	return value;
+}
+
+static struct answer refuse_memory(struct site *site, uint64_t bytes)
+{
+	struct ledger *ledger = site->warden->ledger;
+
+	bf_log(BF_LOG_INFO, "process %d: %llu bytes refused: %llu of %llu are in use", site->process->pid,
+	       (unsigned long long)bytes, (unsigned long long)ledger_used(ledger),
+	       (unsigned long long)ledger_limit(ledger));
+	site->warden->refusals++;
+	return site_status(site, RM_ERR_NO_MEMORY);
+}
+
+static uint64_t bytes_asked(const struct site *site)
+{
+	uint64_t bytes;
+
+	memcpy(&bytes, site->params.now + site->warden->device->layout->memory_bytes, sizeof(bytes));
+	return bytes;
+}
+
+uint64_t site_bytes_wanted(const struct site *site)
+{
+	if (site->call.verb != RM_VERB_ALLOC || rm_class_find(site->call.class_id)->kind != RM_KIND_VIDMEM ||
+	    site->params.bytes < site->warden->device->layout->memory_bytes + sizeof(uint64_t))
+		return 0;
+	return bytes_asked(site);
+}
+
+/* The driver rounds sizes up, so the last word is the size it returns. */
+struct answer site_alloc_vidmem(struct site *site)
+{
+	struct ledger *ledger = site->warden->ledger;
+	const struct rm_call *call = &site->call;
+	uint64_t bytes;
+	bool fits;
+	int rc;
+
+	if (site->params.bytes < site->warden->device->layout->memory_bytes + sizeof(bytes))
+		return site_refuse(site, RM_ERR_INVALID_ARGUMENT, "memory without a size");
+	bytes = bytes_asked(site);
+	fits = bytes <= ledger_room(ledger);
+	if (!fits && site_waits_for_room(site, bytes))
+		return (struct answer){ ANSWER_LATER, 0 };
+	if (!fits || !site_may_have(site, bytes))
+		return refuse_memory(site, bytes);
+	rc = site_perform(site);
+	if (rc || site_status_of(site))
+		return RETURN(rc);
+	bytes = bytes_asked(site);
+	if (bytes > ledger_room(ledger)) {
+		site_undo(site);
+		return refuse_memory(site, bytes);
+	}
+	if (ledger_add(ledger, call->client, call->parent, call->object, call->class_id, RM_KIND_VIDMEM,
+		       bytes))
+		return RETURN(0);
+	site_undo(site);
+	return RETURN(-ENOMEM);
+}
+
+/* Another name for an object of a client of this vGPU. What others have is not to be had: the driver would refuse it too,
+ * since their clients belong to another process. */
+struct answer site_duplicate(struct site *site)
+{
+	struct ledger *ledger = site->warden->ledger;
+	const struct rm_call *call = &site->call;
+	struct ledger_object *source = ledger_find(ledger, call->source_client, call->source_object);
+	int rc;
+
+	if (!client_find(site->warden, call->source_client))
+		return site_refuse(site, RM_ERR_INVALID_CLIENT, "an object of another vGPU");
+	if (call->object && ledger_find(ledger, call->client, call->object))
+		return site_refuse(site, RM_ERR_INSERT_DUPLICATE_NAME, "a handle that is in use");
+	if (source && (source->kind == RM_KIND_CHANNEL || source->kind == RM_KIND_DOORBELL))
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a duplicate of a channel or a doorbell");
+	rc = site_perform(site);
+	if (rc || site_status_of(site))
+		return RETURN(rc);
+	/* Not in the ledger: pages of the program's own, which the driver has from the program itself. */
+	if (source ? ledger_add_duplicate(ledger, call->client, call->parent, call->object, source)
+		   : ledger_add(ledger, call->client, call->parent, call->object, 0, RM_KIND_OTHER, 0))
+		return RETURN(0);
+	site_undo(site);
+	return RETURN(-ENOMEM);
+}
+
+/* The control with the driver's file in place of the program's. */
+static int perform_with_file(struct site *site, size_t fd_at)
+{
+	int theirs, rc;
+
+	memcpy(&theirs, site->params.now + fd_at, sizeof(theirs));
+	memcpy(site->params.now + fd_at, &site->named->fd, sizeof(site->named->fd));
+	rc = site_perform(site);
+	memcpy(site->params.now + fd_at, &theirs, sizeof(theirs));
+	return rc;
+}
+
+static bool has_file(const struct site *site)
+{
+	return site->named && site->named->kind == DEVICE_FILE_CONTROL && site->named->fd >= 0;
+}
+
+/* The file keeps what is exported into it. */
+static int keep_export(struct site *site, uint32_t handle, uint32_t index)
+{
+	const struct ledger_object *object = ledger_find(site->warden->ledger, site->call.client, handle);
+	struct kept_block kept = { .block = object ? object->block : NULL, .index = index };
+
+	return kept.block ? devfile_keep(site->named, &kept) : 0;
+}
+
+static struct answer export_one(struct site *site)
+{
+	bool is_empty = get32(site, EXPORT_FLAGS_AT) & EXPORT_EMPTY;
+	int rc = is_empty ? 0 : keep_export(site, get32(site, EXPORT_OBJECT_AT), 0);
+
+	/* Kept first: an export that the driver then refuses is charged a little longer than need be. */
+	return rc ? RETURN(rc) : RETURN(perform_with_file(site, EXPORT_FD_AT));
+}
+
+static struct answer export_many(struct site *site)
+{
+	uint16_t count = get16(site, EXPORTS_COUNT_AT), index = get16(site, EXPORTS_INDEX_AT);
+	int rc = 0;
+
+	if (count > EXPORTS_MAX)
+		return site_status(site, RM_ERR_INVALID_ARGUMENT);
+	for (uint16_t i = 0; !rc && i < count; i++)
+		rc = keep_export(site, get32(site, EXPORTS_OBJECTS_AT + 4u * i), (uint32_t)index + i);
+	return rc ? RETURN(rc) : RETURN(perform_with_file(site, 0));
+}
+
+struct answer site_export(struct site *site)
+{
+	bool is_one = site->call.class_id == RM_CTRL_EXPORT_OBJECT_TO_FD;
+
+	if (site->params.bytes != (is_one ? EXPORT_SIZE : EXPORTS_SIZE) || !has_file(site))
+		return site_status(site, RM_ERR_INVALID_ARGUMENT);
+	if (site->named->is_linked)
+		return site_refuse(site, RM_ERR_STATE_IN_USE,
+				   "an export into a control file that others are tied to");
+	return is_one ? export_one(site) : export_many(site);
+}
+
+static bool note_import(struct site *site, uint32_t parent, uint32_t handle, uint32_t index)
+{
+	struct ledger *ledger = site->warden->ledger;
+	const struct kept_block *kept = devfile_export(site->named, index);
+
+	return kept ? ledger_add_name(ledger, site->call.client, parent, handle, 0x40, kept->block) != NULL
+		    : ledger_add(ledger, site->call.client, parent, handle, 0, RM_KIND_OTHER, 0) != NULL;
+}
+
+/* An object that the driver has made and the ledger cannot take must not stay. */
+static struct answer take_back(struct site *site, uint32_t handle)
+{
+	site->call.object = handle;
+	site_undo(site);
+	return site_status(site, RM_ERR_INSERT_DUPLICATE_NAME);
+}
+
+static bool is_taken(const struct site *site, uint32_t handle)
+{
+	return is_own_handle(handle) ||
+	       (handle && ledger_find(site->warden->ledger, site->call.client, handle));
+}
+
+static struct answer import_one(struct site *site)
+{
+	uint32_t handle = get32(site, IMPORT_OBJECT_AT);
+	int rc;
+
+	if (is_taken(site, handle))
+		return site_status(site, RM_ERR_INSERT_DUPLICATE_NAME);
+	rc = perform_with_file(site, 0);
+	if (rc || site_status_of(site))
+		return RETURN(rc);
+	handle = get32(site, IMPORT_OBJECT_AT);
+	return note_import(site, get32(site, IMPORT_PARENT_AT), handle, 0) ? RETURN(0)
+									   : take_back(site, handle);
+}
+
+static struct answer import_many(struct site *site)
+{
+	uint16_t count = get16(site, IMPORTS_COUNT_AT), index = get16(site, IMPORTS_INDEX_AT);
+	int rc;
+
+	if (count > IMPORTS_MAX)
+		return site_status(site, RM_ERR_INVALID_ARGUMENT);
+	for (uint16_t i = 0; i < count; i++) {
+		if (is_taken(site, get32(site, IMPORTS_OBJECTS_AT + 4u * i)))
+			return site_status(site, RM_ERR_INSERT_DUPLICATE_NAME);
+	}
+	rc = perform_with_file(site, 0);
+	if (rc || site_status_of(site))
+		return RETURN(rc);
+	for (uint16_t i = 0; i < count; i++) {
+		uint32_t handle = get32(site, IMPORTS_OBJECTS_AT + 4u * i);
+
+		if (!note_import(site, get32(site, IMPORTS_PARENT_AT), handle, (uint32_t)index + i))
+			return take_back(site, handle);
+	}
+	return RETURN(0);
+}
+
+/* Memory that another process of the vGPU has exported into a file. A file of anybody else is none of ours. */
+struct answer site_import(struct site *site)
+{
+	bool is_one = site->call.class_id == RM_CTRL_IMPORT_OBJECT_FROM_FD;
+
+	if (site->params.bytes != (is_one ? IMPORT_SIZE : IMPORTS_SIZE) || !has_file(site))
+		return site_status(site, RM_ERR_INVALID_ARGUMENT);
+	return is_one ? import_one(site) : import_many(site);
+}
+
+struct answer site_export_info(struct site *site)
+{
+	if (site->params.bytes < sizeof(int) || !has_file(site))
+		return site_status(site, RM_ERR_INVALID_ARGUMENT);
+	return RETURN(perform_with_file(site, INFO_FD_AT));
+}

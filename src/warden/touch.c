@@ -1,0 +1,235 @@
+/* Touching programs: their memory, their descriptors, their files in /proc. Any of these can wait for the program, or for
+ * a file system that the program serves itself, and for as long as it likes. So a process of its own does it, which is
+ * killed after a while, and the program with it. Nothing here is called under a lock. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/own.h"
+#include "base/process.h"
+#include "warden/state.h"
+
+/* Memory that was swapped out, or lies on a slow disk, comes within this; nobody but the vGPU itself waits for it. */
+enum { PATIENCE_MS = 3000, READ_STEP = 64 << 10 };
+
+/* The one that we had was killed, by us or by warden_end_run. */
+static bool renew_arm(struct warden *warden)
+{
+	struct bf_error err = { 0 };
+	struct hand *fresh = hand_new(&err), *old;
+
+	if (!fresh)
+		bf_log(BF_LOG_ERROR, "%s", err.text);
+	pthread_mutex_lock(&warden->lock);
+	old = warden->arm;
+	warden->arm = fresh;
+	pthread_mutex_unlock(&warden->lock);
+	hand_free(old);
+	return fresh != NULL;
+}
+
+static long arm_call(struct warden *warden, struct process *process, long nr, const uint64_t args[6])
+{
+	long rc;
+
+	if (!warden->arm && !renew_arm(warden))
+		return -EIO;
+	rc = hand_call(warden->arm, PATIENCE_MS, nr, args);
+	if (rc != -ETIMEDOUT && rc != -EOWNERDEAD)
+		return rc;
+	if (rc == -ETIMEDOUT && process) {
+		pthread_mutex_lock(&warden->lock);
+		process_end(process, "its memory or its files do not answer");
+		pthread_mutex_unlock(&warden->lock);
+	}
+	renew_arm(warden);
+	return -EIO;
+}
+
+int file_look(int folder, const char *path, struct stat *st)
+{
+	struct statx x;
+
+	if (statx(folder, path, AT_STATX_DONT_SYNC | (*path ? 0 : AT_EMPTY_PATH), 0, &x))
+		return errno;
+	*st = (struct stat){ .st_mode = x.stx_mode,
+			     .st_ino = x.stx_ino,
+			     .st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),
+			     .st_rdev = makedev(x.stx_rdev_major, x.stx_rdev_minor) };
+	return 0;
+}
+
+static int get_fd(struct site *site, pid_t tid, int fd)
+{
+	struct process *process = site->process;
+	const struct warden_reach *reach = &process->reach;
+	bool is_shared = tid == process->pid || bf_same_files(tid, process->pid) == 1;
+	cleanup_close int thread = -1;
+
+	if (reach->get_fd)
+		return reach->get_fd(reach->context, is_shared ? process->pid : tid, fd);
+	if (!is_shared) { /* a thread with a descriptor table of its own */
+		thread = bf_pidfd_open_thread(tid);
+		if (thread < 0)
+			return -EPERM;
+	}
+	uint64_t args[6] = { (uint64_t)(is_shared ? process->pidfd : thread), (uint64_t)fd };
+	return (int)arm_call(site->warden, process, SYS_pidfd_getfd, args);
+}
+
+/* Closing can wait too: a file system may want to be told of each close. */
+static void close_unknown(struct warden *warden, int fd)
+{
+	uint64_t args[6] = { (uint64_t)fd };
+
+	arm_call(warden, NULL, SYS_close, args);
+}
+
+/* Another thread may have put any file in its place since we looked: what is neither the device's nor a pipe is not
+ * kept. */
+int site_take_file(struct site *site, int fd)
+{
+	struct device *device = site->warden->device;
+	int file = fd < 0 ? -EBADF : get_fd(site, (pid_t)site->request->pid, fd);
+	struct stat st;
+
+	if (file < 0)
+		return file;
+	if (!file_look(file, "", &st) &&
+	    (S_ISFIFO(st.st_mode) || device->ops->classify(device, &st) != DEVICE_FILE_NONE))
+		return file;
+	close_unknown(site->warden, file);
+	return -EBADF;
+}
+
+/* The descriptor stands for an address space, not for a process: after exec it is that of nobody, and reads nothing. */
+static bool reopen_memory(struct site *site)
+{
+	struct process *process = site->process;
+
+	if (site->has_reopened)
+		return false;
+	site->has_reopened = true;
+	if (process->memory_fd >= 0)
+		close(process->memory_fd);
+	process->memory_fd = process->reach.open_memory(process->reach.context, process->pid);
+	return process->memory_fd >= 0;
+}
+
+static long move_by_file(struct site *site, uint64_t at, void *ours, size_t bytes, bool is_write)
+{
+	uint64_t args[6] = { (uint64_t)site->process->memory_fd, (uintptr_t)ours, bytes, at };
+
+	return arm_call(site->warden, site->process, is_write ? SYS_pwrite64 : SYS_pread64, args);
+}
+
+static long reach_memory(struct site *site, uint64_t at, void *ours, size_t bytes, bool is_write)
+{
+	long moved = 0;
+
+	if (site->process->memory_fd >= 0)
+		moved = move_by_file(site, at, ours, bytes, is_write);
+	if (moved <= 0 && reopen_memory(site))
+		moved = move_by_file(site, at, ours, bytes, is_write);
+	return moved;
+}
+
+static long move_directly(struct site *site, uint64_t at, void *ours, size_t bytes, bool is_write)
+{
+	struct iovec here = { ours, bytes }, there = { (void *)(uintptr_t)at, bytes };
+	uint64_t args[6] = { site->request->pid, (uintptr_t)&here, 1, (uintptr_t)&there, 1, 0 };
+
+	return arm_call(site->warden, site->process, is_write ? SYS_process_vm_writev : SYS_process_vm_readv,
+			args);
+}
+
+static int move(struct site *site, uint64_t at, void *ours, size_t bytes, bool is_write)
+{
+	bool is_direct = !site->process->reach.open_memory;
+
+	if (!bytes)
+		return 0;
+	return (is_direct ? move_directly(site, at, ours, bytes, is_write)
+			  : reach_memory(site, at, ours, bytes, is_write)) == (long)bytes
+		       ? 0
+		       : -EFAULT;
+}
+
+int site_peek(struct site *site, uint64_t at, void *to, size_t bytes)
+{
+	return move(site, at, to, bytes, false);
+}
+
+int site_poke(struct site *site, uint64_t at, const void *from, size_t bytes)
+{
+	return move(site, at, (void *)(uintptr_t)from, bytes, true);
+}
+
+int site_set_fd(const struct site *site, int file, int as)
+{
+	struct seccomp_notif_addfd add = { .id = site->request->id,
+					   .flags = SECCOMP_ADDFD_FLAG_SETFD,
+					   .srcfd = (uint32_t)file,
+					   .newfd = (uint32_t)as,
+					   .newfd_flags = O_CLOEXEC };
+	uint64_t args[6] = { (uint64_t)site->run->listener, SECCOMP_IOCTL_NOTIF_ADDFD, (uintptr_t)&add };
+	long rc = arm_call(site->warden, site->process, SYS_ioctl, args);
+
+	return rc < 0 ? (int)rc : 0;
+}
+
+static char *read_whole(struct process *process, int fd, size_t most_bytes)
+{
+	size_t room = READ_STEP, length = 0;
+	char *text = malloc(room + 1);
+
+	while (text) {
+		uint64_t args[6] = { (uint64_t)fd, (uintptr_t)(text + length), room - length };
+		long got = arm_call(process->warden, process, SYS_read, args);
+		char *more;
+
+		if (got < 0) {
+			free(text);
+			return NULL;
+		}
+		length += (size_t)got;
+		if (!got || room >= most_bytes)
+			break;
+		if (room - length > READ_STEP / 2)
+			continue;
+		room += READ_STEP;
+		more = realloc(text, room + 1);
+		if (!more)
+			free(text);
+		text = more;
+	}
+	if (text)
+		text[length] = 0;
+	return text;
+}
+
+char *process_read(struct process *process, const char *name, size_t most_bytes)
+{
+	char path[64];
+	uint64_t args[6] = { (uint64_t)AT_FDCWD, (uintptr_t)path, O_RDONLY | O_CLOEXEC };
+	long fd;
+	char *text;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", process->pid, name);
+	fd = arm_call(process->warden, process, SYS_openat, args);
+	if (fd < 0)
+		return NULL;
+	text = read_whole(process, (int)fd, most_bytes);
+	close((int)fd);
+	return text;
+}
