@@ -142,6 +142,11 @@ int bf_same_files(pid_t a, pid_t b)
 	return rc < 0 ? -errno : rc == 0;
 }
 
+bool bf_same_memory(pid_t a, pid_t b)
+{
+	return syscall(SYS_kcmp, a, b, KCMP_VM, 0, 0) == 0;
+}
+
 int bf_same_file(pid_t pid, int fd_a, int fd_b)
 {
 	return syscall(SYS_kcmp, pid, pid, KCMP_FILE, (unsigned long)fd_a, (unsigned long)fd_b) == 0;

@@ -31,6 +31,8 @@ int bf_status_read(pid_t pid, struct bf_status *status);
 bool bf_is_hidden(pid_t pid);
 /* 1 if both threads use one descriptor table, 0 if not, -errno if that cannot be told. */
 int bf_same_files(pid_t a, pid_t b);
+/* Whether the two threads use one address space. */
+bool bf_same_memory(pid_t a, pid_t b);
 /* 1 if the two descriptors of one process are the same open file. */
 int bf_same_file(pid_t pid, int fd_a, int fd_b);
 /* Whether a descriptor of theirs is the same open file as one of ours. */

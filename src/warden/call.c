@@ -130,6 +130,8 @@ static struct answer alloc_root(struct site *site)
 
 	if (site->kind != DEVICE_FILE_CONTROL)
 		return RETURN(-EINVAL);
+	if (!client_has_room(site->warden))
+		return site_refuse(site, RM_ERR_INSUFFICIENT_RESOURCES, "more clients than a vGPU may have");
 	rc = site_perform_as_owner(site);
 	if (rc || site_status_of(site))
 		return RETURN(rc);
@@ -140,10 +142,11 @@ static struct answer alloc_root(struct site *site)
 	return RETURN(-ENOMEM);
 }
 
+/* A device as the owner: the driver gives the firmware the caller's name for the client's, and complains if they differ. */
 static struct answer alloc_plain(struct site *site, enum rm_kind kind, uint64_t bytes)
 {
 	const struct rm_call *call = &site->call;
-	int rc = site_perform(site);
+	int rc = kind == RM_KIND_DEVICE ? site_perform_as_owner(site) : site_perform(site);
 
 	if (rc || site_status_of(site))
 		return RETURN(rc);
@@ -426,8 +429,13 @@ static struct answer event_call(struct site *site)
 {
 	struct answer answer = plain_call(site);
 
-	if (answer.value || !site->file)
+	if (answer.value)
 		return answer;
+	if (!site->file) {
+		if (site->call.nr == RM_ESC_ALLOC_OS_EVENT && site->fd < PROCESS_FILES)
+			site->process->event_files[site->fd / 64] |= 1ull << site->fd % 64;
+		return answer;
+	}
 	if (site->call.nr == RM_ESC_ALLOC_OS_EVENT)
 		devfile_watch_events(site->warden, site->file);
 	else

@@ -13,6 +13,18 @@ struct client *client_find(const struct warden *warden, uint32_t handle)
 	return NULL;
 }
 
+/* A library makes a few for each process. The driver has so many for all programs together. */
+enum { CLIENTS_MAX = 1024 };
+
+bool client_has_room(const struct warden *warden)
+{
+	unsigned count = 0;
+
+	for (const struct client *c = warden->clients; c; c = c->next)
+		count++;
+	return count < CLIENTS_MAX;
+}
+
 struct client *client_add(struct site *site, uint32_t handle)
 {
 	struct client *client = calloc(1, sizeof(*client));

@@ -46,6 +46,8 @@ struct device_ops {
 	const char *name;
 	void (*close)(struct device *device);
 	enum device_file (*classify)(struct device *device, const struct stat *st);
+	/* Which of the device's files programs know by this path: CONTROL, GPU, MANAGED or NONE. NULL: by none. */
+	enum device_file (*file_at)(const struct device *device, const char *path);
 	/* A device file of our own: CONTROL, GPU or MANAGED; -errno. */
 	int (*open)(struct device *device, enum device_file kind);
 	/* The same, for a mapping to be prepared on it: it is going to be seen by a program. Where the kernel can say so

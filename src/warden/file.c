@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -13,8 +14,8 @@
 #include "base/process.h"
 #include "warden/state.h"
 
-/* Each takes two of our descriptors. A library opens one for each client and one for each mapping. */
-enum { FILES_MAX = 4096 };
+/* Descriptors of ours. A library opens a file for each client. */
+enum { EACH_HOLDS = 2, PATH_ROOM = 32 };
 
 struct devfile *devfile_by_inode(const struct warden *warden, uint64_t inode)
 {
@@ -143,33 +144,103 @@ static struct devfile *devfile_open(struct warden *warden, enum device_file kind
 	return NULL;
 }
 
-/* The program's end is watched from when the program has it: before, or if it was never put there, it hangs up. */
-struct devfile *site_adopt(struct site *site, int fd, enum device_file kind, int *rc)
+static int devfile_add(struct warden *warden, struct devfile *file)
+{
+	int rc;
+
+	pthread_mutex_lock(&warden->lock);
+	rc = warden_watch(warden, file->pipe_fd, &file->serial);
+	if (!rc) {
+		file->next = warden->files;
+		warden->files = file;
+	}
+	pthread_mutex_unlock(&warden->lock);
+	return rc;
+}
+
+static void not_held(struct warden *warden)
+{
+	pthread_mutex_lock(&warden->lock);
+	warden_give_descriptors(warden, EACH_HOLDS);
+	pthread_mutex_unlock(&warden->lock);
+}
+
+/* Give the program the pipe, at a descriptor of its own or, if that is -1, at a new one. Its end is watched from when the
+ * program has it: before, it hangs up. */
+static struct devfile *give(struct site *site, int fd, enum device_file kind, bool is_cloexec, int *rc)
 {
 	struct warden *warden = site->warden;
 	cleanup_close int program_end = -1;
 	struct devfile *file;
+	int given;
 
-	*rc = -EMFILE;
-	if (warden->file_count >= FILES_MAX)
+	pthread_mutex_lock(&warden->lock);
+	*rc = warden_take_descriptors(warden, EACH_HOLDS) ? 0 : -EMFILE;
+	pthread_mutex_unlock(&warden->lock);
+	if (*rc)
 		return NULL;
 	file = devfile_open(warden, kind, &program_end, rc);
-	if (!file)
+	if (!file) {
+		not_held(warden);
 		return NULL;
-	*rc = site_set_fd(site, program_end, fd);
-	pthread_mutex_lock(&warden->lock);
-	if (!*rc)
-		*rc = warden_watch(warden, file->pipe_fd, &file->serial);
-	if (!*rc) {
-		file->next = warden->files;
-		warden->files = file;
-		warden->file_count++;
 	}
-	pthread_mutex_unlock(&warden->lock);
-	if (!*rc)
-		return file;
-	devfile_free(file);
-	return NULL;
+	given = fd < 0 ? site_give_fd(site, program_end, is_cloexec) : site_set_fd(site, program_end, fd);
+	*rc = given < 0 ? given : devfile_add(warden, file);
+	if (*rc) {
+		devfile_free(file);
+		not_held(warden);
+		return NULL;
+	}
+	*rc = given;
+	return file;
+}
+
+struct devfile *site_adopt(struct site *site, int fd, enum device_file kind, int *rc)
+{
+	struct devfile *file = give(site, fd, kind, true, rc);
+
+	if (file)
+		*rc = 0;
+	return file;
+}
+
+/* A GPU's file is the driver's own: a program waits for events on it, and has its pages pinned through it. Nothing can be
+ * done through it to a client of the vGPU's (docs/security.md). */
+static int give_gpu_file(struct site *site, bool is_cloexec)
+{
+	struct device *device = site->warden->device;
+	cleanup_close int file = device->ops->open(device, DEVICE_FILE_GPU);
+
+	return file < 0 ? file : site_give_fd(site, file, is_cloexec);
+}
+
+/* By its name alone, which nobody needs to follow: the device's files need not be there for the program, nor be allowed to
+ * it. Whatever else it opens it opens itself, and if that is a device's file after all, it is met at its first call. */
+int site_look_at_path(struct site *site, enum device_file *kind)
+{
+	const struct device *device = site->warden->device;
+	const struct seccomp_data *data = &site->request->data;
+	char path[PATH_ROOM];
+	int rc = site_peek_path(site, data->args[data->nr == SYS_openat ? 1 : 0], path, sizeof(path));
+
+	if (!rc)
+		*kind = device->ops->file_at(device, path);
+	return rc;
+}
+
+struct answer site_open(struct site *site, enum device_file kind)
+{
+	const struct seccomp_data *data = &site->request->data;
+	bool is_cloexec = data->args[data->nr == SYS_openat ? 2 : 1] & O_CLOEXEC;
+	int rc = 0;
+
+	if (kind == DEVICE_FILE_GPU)
+		rc = give_gpu_file(site, is_cloexec);
+	else
+		give(site, -1, kind, is_cloexec, &rc);
+	if (rc < 0)
+		bf_log(BF_LOG_WARN, "a device file cannot be opened for a program: %s", strerror(-rc));
+	return RETURN(rc);
 }
 
 int devfile_keep(struct devfile *file, const struct kept_block *what)
@@ -264,7 +335,7 @@ void devfile_gone(struct warden *warden, struct devfile *file)
 	for (at = &warden->files; *at != file; at = &(*at)->next)
 		;
 	*at = file->next;
-	warden->file_count--;
+	warden_give_descriptors(warden, EACH_HOLDS);
 	pthread_mutex_unlock(&warden->lock);
 	devfile_free(file);
 }

@@ -1,6 +1,7 @@
 #include "warden/filter.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
@@ -39,6 +40,19 @@ static int add_mmap(scmp_filter_ctx filter)
 				SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_SHARED | MAP_ANONYMOUS, MAP_SHARED));
 }
 
+/* Device files are opened to be read and written; few other files that are there already are. The flags are all that can
+ * be seen of an open. openat2 has them in memory: what it opens is met at the first call. */
+static int add_open(scmp_filter_ctx filter)
+{
+	const unsigned mask = O_ACCMODE | O_CREAT | O_DIRECTORY;
+	int rc = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(openat), 1,
+				  SCMP_A2(SCMP_CMP_MASKED_EQ, mask, O_RDWR));
+
+	return rc ? rc
+		  : seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(open), 1,
+				     SCMP_A1(SCMP_CMP_MASKED_EQ, mask, O_RDWR));
+}
+
 /* The compiled filter, in a file: libseccomp 2.5 exports to descriptors only. */
 static int filter_compile(int fd)
 {
@@ -53,6 +67,8 @@ static int filter_compile(int fd)
 		rc = add_ioctl(filter);
 	if (!rc)
 		rc = add_mmap(filter);
+	if (!rc)
+		rc = add_open(filter);
 	if (!rc)
 		rc = seccomp_export_bpf(filter, fd);
 	seccomp_release(filter);

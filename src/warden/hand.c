@@ -20,7 +20,10 @@
 
 enum {
 	STACK_BYTES = 32 << 10,
-	SPINS = 400,	     /* most calls return sooner than a sleeper wakes */
+	SPINS = 400, /* some 20 us: most calls return sooner than a sleeper wakes */
+	READY_SPINS =
+		1500, /* how long the hand stays awake for the next call: a program that starts makes many */
+	FEW_CPUS = 2, /* where there is none to spare it does not */
 	ALIVE_LOOK_MS = 100, /* how often to see whether somebody killed it */
 };
 
@@ -34,12 +37,19 @@ enum {
 	LANDLOCK_LIMIT_MS = 1000,
 };
 
-enum { HAND_IDLE, HAND_ASKED, HAND_DONE };
+enum { HAND_IDLE, HAND_ASKED, HAND_BUSY, HAND_DONE };
 
 /* What the two sides share. `state` hands the rest over: we store ASKED after the call (release) and the hand loads it
- * before it reads the call (acquire); the hand stores DONE after the result, and we load it before we read that. */
+ * before it reads the call (acquire); the hand stores DONE after the result, and we load it before we read that. BUSY
+ * orders nothing: it is read when the hand is dead, and says that the call was begun.
+ *
+ * Whoever is about to sleep says so first and then looks at `state` once more (in FUTEX_WAIT, which compares); whoever
+ * changes `state` looks afterwards whether the other sleeps. All four are sequentially consistent, so that one of the two
+ * sees the other. */
 struct cell {
 	_Atomic uint32_t state; /* a futex */
+	_Atomic uint32_t hand_sleeps, caller_sleeps;
+	uint32_t ready_spins;
 	pid_t parent;
 	long nr;
 	uint64_t args[6];
@@ -77,17 +87,26 @@ hand_main(struct cell *cell)
 	raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0);
 	if (raw(SYS_getppid, 0, 0, 0, 0, 0, 0) != cell->parent)
 		raw(SYS_exit_group, 1, 0, 0, 0, 0, 0);
-	for (;;) {
+	for (uint32_t spins = 0;;) {
 		uint32_t state = __atomic_load_n((uint32_t *)&cell->state, __ATOMIC_ACQUIRE);
 
-		if (state != HAND_ASKED) {
-			raw(SYS_futex, (uintptr_t)&cell->state, FUTEX_WAIT, state, 0, 0, 0);
+		if (state != HAND_ASKED && spins++ < cell->ready_spins) {
+			__builtin_ia32_pause();
 			continue;
 		}
+		if (state != HAND_ASKED) {
+			__atomic_store_n((uint32_t *)&cell->hand_sleeps, 1, __ATOMIC_SEQ_CST);
+			raw(SYS_futex, (uintptr_t)&cell->state, FUTEX_WAIT, state, 0, 0, 0);
+			__atomic_store_n((uint32_t *)&cell->hand_sleeps, 0, __ATOMIC_RELAXED);
+			continue;
+		}
+		__atomic_store_n((uint32_t *)&cell->state, HAND_BUSY, __ATOMIC_RELAXED);
 		cell->result = raw(cell->nr, cell->args[0], cell->args[1], cell->args[2], cell->args[3],
 				   cell->args[4], cell->args[5]);
-		__atomic_store_n((uint32_t *)&cell->state, HAND_DONE, __ATOMIC_RELEASE);
-		raw(SYS_futex, (uintptr_t)&cell->state, FUTEX_WAKE, 1, 0, 0, 0);
+		__atomic_store_n((uint32_t *)&cell->state, HAND_DONE, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n((uint32_t *)&cell->caller_sleeps, __ATOMIC_SEQ_CST))
+			raw(SYS_futex, (uintptr_t)&cell->state, FUTEX_WAKE, 1, 0, 0, 0);
+		spins = 0;
 	}
 }
 
@@ -136,6 +155,7 @@ struct hand *hand_new(struct bf_error *err)
 		return NULL;
 	}
 	hand->cell.parent = getpid();
+	hand->cell.ready_spins = sysconf(_SC_NPROCESSORS_ONLN) > FEW_CPUS ? READY_SPINS : 0;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before); /* it inherits this: no handler of ours runs in it */
 	rc = start(CLONE_VM | CLONE_FILES | CLONE_FS, (char *)hand->stack + STACK_BYTES, &hand->cell);
@@ -189,16 +209,35 @@ static bool has_died(const struct hand *hand)
 	return poll(&poll_for, 1, 0) == 1;
 }
 
-static bool is_done(const struct hand *hand)
+static uint32_t state_of(const struct hand *hand)
 {
-	return atomic_load_explicit(&hand->cell.state, memory_order_acquire) == HAND_DONE;
+	return atomic_load_explicit(&hand->cell.state, memory_order_acquire);
 }
 
+static bool is_done(const struct hand *hand)
+{
+	return state_of(hand) == HAND_DONE;
+}
+
+/* ASKED becomes BUSY without a wake-up, which only means that we sleep on. */
 static void wait_a_while(struct hand *hand, uint64_t ns)
 {
 	struct timespec limit = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+	uint32_t state;
 
-	syscall(SYS_futex, &hand->cell.state, FUTEX_WAIT, HAND_ASKED, &limit, NULL, 0);
+	atomic_store(&hand->cell.caller_sleeps, 1);
+	state = atomic_load(&hand->cell.state);
+	if (state != HAND_DONE)
+		syscall(SYS_futex, &hand->cell.state, FUTEX_WAIT, state, &limit, NULL, 0);
+	atomic_store_explicit(&hand->cell.caller_sleeps, 0, memory_order_relaxed);
+}
+
+/* It is dead, so that the state does not change any more. */
+static long result_of_dead(const struct hand *hand)
+{
+	if (is_done(hand))
+		return hand->cell.result;
+	return state_of(hand) == HAND_ASKED ? -ECANCELED : -EOWNERDEAD;
 }
 
 long hand_call(struct hand *hand, unsigned limit_ms, long nr, const uint64_t args[6])
@@ -208,15 +247,16 @@ long hand_call(struct hand *hand, unsigned limit_ms, long nr, const uint64_t arg
 
 	cell->nr = nr;
 	memcpy(cell->args, args, sizeof(cell->args));
-	atomic_store_explicit(&cell->state, HAND_ASKED, memory_order_release);
-	syscall(SYS_futex, &cell->state, FUTEX_WAKE, 1, NULL, NULL, 0);
+	atomic_store(&cell->state, HAND_ASKED);
+	if (atomic_load(&cell->hand_sleeps))
+		syscall(SYS_futex, &cell->state, FUTEX_WAKE, 1, NULL, NULL, 0);
 	for (unsigned i = 0; i < SPINS && !is_done(hand); i++)
 		__builtin_ia32_pause();
 	while (!is_done(hand)) {
 		uint64_t look_ns = ALIVE_LOOK_MS * 1000000ull;
 
 		if (has_died(hand))
-			return -EOWNERDEAD;
+			return result_of_dead(hand);
 		now_ns = bf_now_ns();
 		if (now_ns >= until_ns) {
 			hand_stop(hand);

@@ -20,7 +20,8 @@ void hand_free(struct hand *hand); /* kills it; NULL is fine */
 pid_t hand_pid(const struct hand *hand);
 
 /* What the call returns: as the kernel does, -errno for a failure. -ETIMEDOUT: it did not return within the limit, and
- * the hand was killed; -EOWNERDEAD: somebody else killed it, or hand_stop did. Both times it is of no more use. */
+ * the hand was killed; -EOWNERDEAD: it was killed meanwhile, by hand_stop for one; -ECANCELED: before it had begun, so
+ * that another hand can make the call. Each time it is of no more use. */
 long hand_call(struct hand *hand, unsigned limit_ms, long nr, const uint64_t args[6]);
 /* From now on nobody can make an ioctl on a device file that it opens, whoever gets hold of it (Landlock, device-ioctl
  * right). False: this kernel cannot say so. */

@@ -81,6 +81,9 @@ static struct answer map_external(struct site *site)
 				   .bytes = get64(site, call->length_at) };
 	struct answer answer;
 
+	if (!object &&
+	    !client_has_own_pages(site->warden, get32(site, call->client_at), get32(site, call->object_at)))
+		return site_status(site, RM_ERR_INVALID_OBJECT_HANDLE);
 	if (kept.block && devfile_keep(site->file, &kept))
 		return RETURN(-ENOMEM);
 	answer = perform(site);
@@ -89,7 +92,7 @@ static struct answer map_external(struct site *site)
 	return answer;
 }
 
-/* A range that mappings are made in. From 590 on it is freed by its beginning alone. */
+/* A range that mappings are made in. */
 static struct answer create_range(struct site *site)
 {
 	struct kept_block range = { .base = get64(site, site->managed->base_at),
@@ -101,9 +104,10 @@ static struct answer create_range(struct site *site)
 	return devfile_keep(site->file, &range) ? RETURN(-ENOMEM) : answer;
 }
 
+/* A range is freed whole, whatever length the program says: what counts is the one that it was made with. */
 static uint64_t length_of(const struct site *site, uint64_t base)
 {
-	if (site->managed->length_at >= 0)
+	if (site->managed->cmd != RM_UVM_FREE)
 		return get64(site, site->managed->length_at);
 	for (const struct kept_block *k = site->file->kept; k; k = k->next)
 		if (!k->block && k->base == base)

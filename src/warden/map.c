@@ -12,7 +12,7 @@
 #include "base/process.h"
 #include "warden/state.h"
 
-enum { DOORBELL_BYTES_MAX = 1 << 20, EXPECTED_MAX = 256 };
+enum { DOORBELL_BYTES_MAX = 1 << 20 };
 
 bool site_is_doorbell(const struct site *site, uint32_t memory)
 {
@@ -21,10 +21,11 @@ bool site_is_doorbell(const struct site *site, uint32_t memory)
 	return object && object->kind == RM_KIND_DOORBELL;
 }
 
-static void expected_free(struct expected_map *expected)
+static void expected_free(struct warden *warden, struct expected_map *expected)
 {
 	if (expected->prepared >= 0)
 		close(expected->prepared);
+	warden_give_descriptors(warden, 1);
 	free(expected);
 }
 
@@ -32,9 +33,22 @@ void expected_gone(struct process *process)
 {
 	for (struct expected_map *e = process->expected, *next; e; e = next) {
 		next = e->next;
-		expected_free(e);
+		expected_free(process->warden, e);
 	}
 	process->expected = NULL;
+}
+
+void expected_forget(struct warden *warden, uint32_t client, uint32_t object)
+{
+	for (struct process *p = warden->processes; p; p = p->next)
+		for (struct expected_map **at = &p->expected, *found; (found = *at);) {
+			if (found->client == client && found->object == object) {
+				*at = found->next;
+				expected_free(warden, found);
+			} else {
+				at = &found->next;
+			}
+		}
 }
 
 /* One a descriptor: what was prepared there before can no longer be mapped. */
@@ -43,7 +57,7 @@ static void forget(struct process *process, int fd)
 	for (struct expected_map **at = &process->expected, *found; (found = *at);) {
 		if (found->fd == fd) {
 			*at = found->next;
-			expected_free(found);
+			expected_free(process->warden, found);
 		} else {
 			at = &found->next;
 		}
@@ -53,14 +67,15 @@ static void forget(struct process *process, int fd)
 static int expect(struct process *process, const struct expected_map *what)
 {
 	struct expected_map *expected;
-	unsigned count = 0;
 
 	forget(process, what->fd);
-	for (expected = process->expected; expected; expected = expected->next)
-		count++;
-	expected = count < EXPECTED_MAX ? malloc(sizeof(*expected)) : NULL;
-	if (!expected)
+	if (!warden_take_descriptors(process->warden, 1))
+		return -EMFILE;
+	expected = malloc(sizeof(*expected));
+	if (!expected) {
+		warden_give_descriptors(process->warden, 1);
 		return -ENOMEM;
+	}
 	*expected = *what;
 	expected->next = process->expected;
 	process->expected = expected;
@@ -97,6 +112,8 @@ static struct answer map_memory(struct site *site)
 	cleanup_close int prepared = device->ops->open_for_map(device, site->warden->owner, site->named_kind);
 	struct expected_map expected = { .fd = site->call.fd,
 					 .bytes = site->call.bytes,
+					 .client = site->call.client,
+					 .object = site->call.object,
 					 .prepared = prepared };
 	int rc;
 
@@ -120,7 +137,10 @@ struct answer site_map_memory(struct site *site)
 
 	if (object && object->kind == RM_KIND_DOORBELL)
 		return map_doorbell(site);
-	if (object && object->kind == RM_KIND_CHANNEL)
+	/* The driver made it in a call that passed: pages of the program's own, which it has already. */
+	if (!object)
+		return site_status(site, RM_ERR_INVALID_OBJECT_HANDLE);
+	if (object->kind == RM_KIND_CHANNEL)
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED,
 				   "a channel's control page in the driver's memory");
 	/* A map for the kernel's own use names no file. */
@@ -164,6 +184,6 @@ struct answer site_mmap(struct site *site, uint64_t bytes)
 	if (site->put_fd < 0)
 		return RETURN(site->put_fd);
 	*at = expected->next;
-	expected_free(expected);
+	expected_free(site->warden, expected);
 	return PASS;
 }

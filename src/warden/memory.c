@@ -32,6 +32,7 @@ enum {
 	IMPORTS_INDEX_AT = IMPORTS_COUNT_AT + 2,
 	IMPORTS_SIZE = IMPORTS_COUNT_AT + 4,
 	INFO_FD_AT = 0,
+	HANDLE_INFO_CLASS = 2,
 };
 
 static uint32_t get32(const struct site *site, size_t at)
@@ -109,6 +110,22 @@ struct answer site_alloc_vidmem(struct site *site)
 	return RETURN(-ENOMEM);
 }
 
+/* The one call that passes makes such objects, and can be made to make others: so the driver is asked. What it says stays
+ * true: an object goes only by a call of ours. */
+bool client_has_own_pages(struct warden *warden, uint32_t handle, uint32_t object)
+{
+	struct client *client = client_find(warden, handle);
+	struct { /* NV0000_CTRL_CLIENT_GET_HANDLE_INFO_PARAMS */
+		uint32_t object, index;
+		uint64_t result;
+	} params = { object, HANDLE_INFO_CLASS, 0 };
+
+	return client &&
+	       !client_control(warden, client, handle, RM_CTRL_ROOT_GET_HANDLE_INFO, &params,
+			       sizeof(params)) &&
+	       rm_class_find((uint32_t)params.result)->kind == RM_KIND_OS_MEMORY;
+}
+
 /* Another name for an object of a client of this vGPU. What others have is not to be had: the driver would refuse it too,
  * since their clients belong to another process. */
 struct answer site_duplicate(struct site *site)
@@ -124,10 +141,11 @@ struct answer site_duplicate(struct site *site)
 		return site_refuse(site, RM_ERR_INSERT_DUPLICATE_NAME, "a handle that is in use");
 	if (source && (source->kind == RM_KIND_CHANNEL || source->kind == RM_KIND_DOORBELL))
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a duplicate of a channel or a doorbell");
+	if (!source && !client_has_own_pages(site->warden, call->source_client, call->source_object))
+		return site_refuse(site, RM_ERR_INVALID_OBJECT_HANDLE, "a duplicate of an unknown object");
 	rc = site_perform(site);
 	if (rc || site_status_of(site))
 		return RETURN(rc);
-	/* Not in the ledger: pages of the program's own, which the driver has from the program itself. */
 	if (source ? ledger_add_duplicate(ledger, call->client, call->parent, call->object, source)
 		   : ledger_add(ledger, call->client, call->parent, call->object, 0, RM_KIND_OTHER, 0))
 		return RETURN(0);
@@ -152,24 +170,39 @@ static bool has_file(const struct site *site)
 	return site->named && site->named->kind == DEVICE_FILE_CONTROL && site->named->fd >= 0;
 }
 
-/* The file keeps what is exported into it. */
+/* The file keeps what is exported into it, one object an index. A second one there is refused, by the driver too: an import
+ * of the first would be taken for the second. 1: it is kept now; 0: there is nothing to keep; -errno. */
 static int keep_export(struct site *site, uint32_t handle, uint32_t index)
 {
 	const struct ledger_object *object = ledger_find(site->warden->ledger, site->call.client, handle);
 	struct kept_block kept = { .block = object ? object->block : NULL, .index = index };
+	int rc;
 
-	return kept.block ? devfile_keep(site->named, &kept) : 0;
+	if (!kept.block)
+		return 0;
+	rc = devfile_export(site->named, index) ? -EBUSY : devfile_keep(site->named, &kept);
+	return rc ? rc : 1;
+}
+
+static struct answer refuse_export(struct site *site, int rc)
+{
+	return rc == -EBUSY ? site_refuse(site, RM_ERR_STATE_IN_USE, "an export over another") : RETURN(rc);
 }
 
 static struct answer export_one(struct site *site)
 {
 	bool is_empty = get32(site, EXPORT_FLAGS_AT) & EXPORT_EMPTY;
-	int rc = is_empty ? 0 : keep_export(site, get32(site, EXPORT_OBJECT_AT), 0);
+	int kept = is_empty ? 0 : keep_export(site, get32(site, EXPORT_OBJECT_AT), 0), rc;
 
-	/* Kept first: an export that the driver then refuses is charged a little longer than need be. */
-	return rc ? RETURN(rc) : RETURN(perform_with_file(site, EXPORT_FD_AT));
+	if (kept < 0)
+		return refuse_export(site, kept);
+	rc = perform_with_file(site, EXPORT_FD_AT);
+	if (kept && (rc || site_status_of(site)))
+		devfile_unkeep(site->named, site->warden->ledger);
+	return RETURN(rc);
 }
 
+/* What the driver refuses may have been exported in part: it stays charged until the file is closed. */
 static struct answer export_many(struct site *site)
 {
 	uint16_t count = get16(site, EXPORTS_COUNT_AT), index = get16(site, EXPORTS_INDEX_AT);
@@ -177,9 +210,9 @@ static struct answer export_many(struct site *site)
 
 	if (count > EXPORTS_MAX)
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
-	for (uint16_t i = 0; !rc && i < count; i++)
+	for (uint16_t i = 0; rc >= 0 && i < count; i++)
 		rc = keep_export(site, get32(site, EXPORTS_OBJECTS_AT + 4u * i), (uint32_t)index + i);
-	return rc ? RETURN(rc) : RETURN(perform_with_file(site, 0));
+	return rc < 0 ? refuse_export(site, rc) : RETURN(perform_with_file(site, 0));
 }
 
 struct answer site_export(struct site *site)

@@ -87,6 +87,17 @@ static const char *path_of_kind(const struct device *device, enum device_file ki
 	return path;
 }
 
+static enum device_file kernel_file_at(const struct device *device, const char *path)
+{
+	static const enum device_file kinds[] = { DEVICE_FILE_CONTROL, DEVICE_FILE_GPU, DEVICE_FILE_MANAGED };
+	char room[32];
+
+	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(path, path_of_kind(device, kinds[i], room, sizeof(room))))
+			return kinds[i];
+	return DEVICE_FILE_NONE;
+}
+
 static int kernel_open_kind(struct device *device, enum device_file kind)
 {
 	char path[32];
@@ -256,6 +267,7 @@ static const struct device_ops kernel_ops = {
 	.name = "nv",
 	.close = kernel_close,
 	.classify = kernel_classify,
+	.file_at = kernel_file_at,
 	.open = kernel_open_kind,
 	.open_for_map = kernel_open_for_map,
 	.call = kernel_call,

@@ -9,6 +9,8 @@
 #include "base/process.h"
 #include "warden/state.h"
 
+enum { EACH_HOLDS = 2 }; /* descriptors of ours */
+
 bool process_has_exited(const struct process *process)
 {
 	struct pollfd poll_for = { .fd = process->pidfd, .events = POLLIN };
@@ -18,10 +20,15 @@ bool process_has_exited(const struct process *process)
 
 static struct process *process_new(struct warden *warden, const struct run *run, pid_t pid)
 {
-	struct process *process = calloc(1, sizeof(*process));
+	struct process *process;
 
-	if (!process)
+	if (!warden_take_descriptors(warden, EACH_HOLDS))
 		return NULL;
+	process = calloc(1, sizeof(*process));
+	if (!process) {
+		warden_give_descriptors(warden, EACH_HOLDS);
+		return NULL;
+	}
 	process->warden = warden;
 	process->run = run->number;
 	process->reach = run->reach;
@@ -33,6 +40,7 @@ static struct process *process_new(struct warden *warden, const struct run *run,
 		gate_program_remove(process->gate);
 		if (process->pidfd >= 0)
 			close(process->pidfd);
+		warden_give_descriptors(warden, EACH_HOLDS);
 		free(process);
 		return NULL;
 	}
@@ -60,11 +68,22 @@ bool warden_has_processes(struct warden *warden)
 	return has;
 }
 
+/* Whoever called last mostly calls next. A thread with the same memory is the same process, or one that has just been made
+ * by vfork. */
+static struct process *process_again(struct warden *warden, pid_t tid)
+{
+	struct process *process = warden->last_tid == tid ? warden->last_process : NULL;
+
+	return process && !process_has_exited(process) && bf_same_memory(tid, process->pid) ? process : NULL;
+}
+
 struct process *process_of(struct warden *warden, const struct run *run, pid_t tid)
 {
-	pid_t pid = bf_tgid_of(tid);
-	struct process *process;
+	struct process *process = process_again(warden, tid);
+	pid_t pid = process ? process->pid : bf_tgid_of(tid);
 
+	if (process)
+		return process;
 	if (pid < 0)
 		return NULL;
 	process = process_by_pid(warden, pid);
@@ -72,7 +91,10 @@ struct process *process_of(struct warden *warden, const struct run *run, pid_t t
 		process_gone(warden, process);
 		process = NULL;
 	}
-	return process ? process : process_new(warden, run, pid);
+	process = process ? process : process_new(warden, run, pid);
+	warden->last_tid = tid;
+	warden->last_process = process;
+	return process;
 }
 
 /* Its files are closed when the last copies of them are, which may be another process's: file.c. */
@@ -83,6 +105,8 @@ void process_gone(struct warden *warden, struct process *process)
 	for (at = &warden->processes; *at != process; at = &(*at)->next)
 		;
 	*at = process->next;
+	if (warden->last_process == process)
+		warden->last_process = NULL;
 	channels_leave_gate(warden, process);
 	doorbells_gone(process);
 	gate_program_remove(process->gate);
@@ -92,6 +116,7 @@ void process_gone(struct warden *warden, struct process *process)
 	if (process->memory_fd >= 0)
 		close(process->memory_fd);
 	close(process->pidfd); /* and with it the epoll entry */
+	warden_give_descriptors(warden, EACH_HOLDS);
 	bf_log(BF_LOG_DEBUG, "process %d has gone", process->pid);
 	free(process);
 }

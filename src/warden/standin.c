@@ -8,15 +8,14 @@
 
 #include "warden/state.h"
 
-enum { STANDINS_MAX = 1024 };
-
-/* Called with the lock or without: the list is the serving thread's own. */
+/* The list is the serving thread's own; the count is not. */
 static void forget(struct process *process, int as_fd)
 {
 	for (struct standin **at = &process->standins, *found; (found = *at);) {
 		if (found->as_fd == as_fd) {
 			*at = found->next;
 			close(found->kept_fd);
+			warden_give_descriptors(process->warden, 1);
 			free(found);
 		} else {
 			at = &found->next;
@@ -28,33 +27,48 @@ static int keep(struct site *site, int kept_fd)
 {
 	struct process *process = site->process;
 	struct standin *standin;
-	unsigned count = 0;
 
-	for (standin = process->standins; standin; standin = standin->next)
-		count++;
-	standin = count < STANDINS_MAX ? malloc(sizeof(*standin)) : NULL;
-	if (!standin)
+	if (!warden_take_descriptors(process->warden, 1))
+		return -EMFILE;
+	standin = malloc(sizeof(*standin));
+	if (!standin) {
+		warden_give_descriptors(process->warden, 1);
 		return -ENOMEM;
+	}
 	*standin = (struct standin){ .as_fd = site->fd, .kept_fd = kept_fd, .next = process->standins };
 	process->standins = standin;
 	return 0;
 }
 
-/* A file that is not one of ours has nothing that would have to be kept, but for a GPU's, which may have events. */
+/* A file that is not one of ours has nothing that would have to be kept, but for a GPU's with events. */
+static bool needs_keeping(const struct site *site)
+{
+	if (site->file || site->kind != DEVICE_FILE_GPU)
+		return site->file;
+	return site->fd >= PROCESS_FILES || site->process->event_files[site->fd / 64] >> site->fd % 64 & 1;
+}
+
+static int replace(struct site *site, bool is_kept, int kept_fd)
+{
+	int rc;
+
+	pthread_mutex_lock(&site->warden->lock);
+	forget(site->process, site->fd);
+	rc = is_kept ? keep(site, kept_fd) : 0;
+	pthread_mutex_unlock(&site->warden->lock);
+	return rc;
+}
+
 int standin_put(struct site *site)
 {
-	bool is_kept = site->file || site->kind == DEVICE_FILE_GPU;
+	bool is_kept = needs_keeping(site);
 	int kept_fd = is_kept ? site_take_file(site, site->fd) : -1, rc;
 
 	if (is_kept && kept_fd < 0)
 		return kept_fd;
 	rc = site_set_fd(site, site->put_fd, site->fd);
-	if (!rc) {
-		forget(site->process, site->fd);
-		if (!is_kept)
-			return 0;
-		rc = keep(site, kept_fd);
-	}
+	if (!rc)
+		rc = replace(site, is_kept, kept_fd);
 	if (rc && kept_fd >= 0)
 		close(kept_fd);
 	return rc;

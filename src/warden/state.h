@@ -27,9 +27,9 @@ struct doorbell {
 
 /* The program was told that something is ready to be mapped through this descriptor. */
 struct expected_map {
-	int fd;		  /* in the program */
-	uint64_t bytes;	  /* of a doorbell: exactly */
-	bool is_doorbell; /* client and object are those of the doorbell */
+	int fd;		/* in the program */
+	uint64_t bytes; /* of a doorbell: exactly */
+	bool is_doorbell;
 	uint32_t client, object;
 	int prepared;		   /* the driver's file that maps it; -1 for a doorbell */
 	struct expected_map *next; /* process::expected */
@@ -43,6 +43,8 @@ struct standin {
 	struct standin *next; /* process::standins */
 };
 
+enum { PROCESS_FILES = 1024 };
+
 struct process {
 	struct warden *warden;
 	uint64_t serial;
@@ -53,6 +55,8 @@ struct process {
 	int memory_fd;		   /* /proc/PID/mem by reach.open_memory, or -1 */
 	bool is_ending;		   /* we killed it */
 	bool has_managed;	   /* it has mapped the managed-memory device */
+	uint64_t event_files[PROCESS_FILES /
+			     64]; /* its descriptors of a GPU's file that events were asked for on: bits */
 	struct gate_program *gate;
 	struct doorbell *doorbells;
 	struct standin *standins;
@@ -162,8 +166,11 @@ struct warden {
 	struct ledger *ledger;
 	struct warden_options options;
 	struct process *processes;
+	pid_t last_tid; /* of last_process: process.c */
+	struct process *last_process;
 	struct devfile *files;
-	unsigned file_count;
+	unsigned descriptors,
+		descriptors_max; /* of ours that its programs have us hold, and how many there may be */
 	struct client *clients;
 	struct view *views;
 	struct deferred *deferred, **deferred_end;
@@ -211,6 +218,7 @@ struct site {
 	enum device_file named_kind;
 	struct devfile *named; /* that file, if it is one of ours */
 	int put_fd;	       /* a file of ours to be put at `fd` before the mmap goes on; -1: none */
+	bool is_put;	       /* it is there */
 	bool has_reopened;     /* its memory_fd: once is enough */
 	bool has_asked;	       /* for room: likewise */
 };
@@ -242,6 +250,9 @@ static inline bool is_own_handle(uint32_t handle)
 /* warden.c */
 /* Have an epoll event of `fd` say this serial. */
 int warden_watch(struct warden *warden, int fd, uint64_t *serial);
+/* Whether that many more of our descriptors may be held for the vGPU's programs; and some fewer are. */
+bool warden_take_descriptors(struct warden *warden, unsigned count);
+void warden_give_descriptors(struct warden *warden, unsigned count);
 void warden_wake(struct warden *warden); /* the thread in warden_work: with or without the lock */
 bool site_defer(const struct site *site);
 
@@ -271,6 +282,10 @@ int site_peek(struct site *site, uint64_t at, void *to, size_t bytes);
 int site_poke(struct site *site, uint64_t at, const void *from, size_t bytes);
 /* Put a file of ours at a descriptor of the program's. */
 int site_set_fd(const struct site *site, int file, int as);
+/* The same at a descriptor that was free: its number, or -errno. */
+int site_give_fd(const struct site *site, int file, bool is_cloexec);
+/* The beginning of a path in the program's memory. */
+int site_peek_path(struct site *site, uint64_t at, char *to, size_t room);
 /* A file of /proc/PID, whole: to be freed, NULL if it cannot be had. */
 char *process_read(struct process *process, const char *name, size_t most_bytes);
 
@@ -291,6 +306,9 @@ int site_look(struct site *site, int fd, enum device_file *kind, struct devfile 
 bool site_is_in_place(const struct site *site); /* whether the driver's own file is at site::fd */
 /* Put one of ours where the program has a device file that it opened itself. Without the lock. NULL: *rc says why. */
 struct devfile *site_adopt(struct site *site, int fd, enum device_file kind, int *rc);
+/* The program opens a file: whether it is one of the device's, by its name; and give it one of ours. Without the lock. */
+int site_look_at_path(struct site *site, enum device_file *kind);
+struct answer site_open(struct site *site, enum device_file kind);
 /* The program has asked for events on it; there is one; the program has fetched one. */
 void devfile_watch_events(struct warden *warden, struct devfile *file);
 void devfile_event(struct devfile *file);
@@ -306,6 +324,7 @@ const struct kept_block *devfile_export(const struct devfile *file, uint32_t ind
 
 /* client.c */
 struct client *client_find(const struct warden *warden, uint32_t handle);
+bool client_has_room(const struct warden *warden);	       /* for one more */
 struct client *client_add(struct site *site, uint32_t handle); /* NULL: out of memory */
 void client_gone(struct warden *warden, struct client *client);
 /* A control on an object of the client's, through its own control file: 0, -errno, or the driver's status. */
@@ -336,6 +355,8 @@ int site_perform_as_owner(struct site *site);
 void site_undo(struct site *site);
 
 /* memory.c */
+/* Whether an object that the ledger does not know is pages of the program's own, by what the driver says. */
+bool client_has_own_pages(struct warden *warden, uint32_t client, uint32_t handle);
 /* How much device memory the call asks for; 0: none. With or without the lock. */
 uint64_t site_bytes_wanted(const struct site *site);
 struct answer site_alloc_vidmem(struct site *site);
@@ -365,6 +386,8 @@ bool site_is_doorbell(const struct site *site, uint32_t memory);
 struct answer site_map_memory(struct site *site);
 struct answer site_mmap(struct site *site, uint64_t bytes);
 void expected_gone(struct process *process);
+/* The object is gone: the driver would map its memory all the same. */
+void expected_forget(struct warden *warden, uint32_t client, uint32_t object);
 
 /* doorbell.c */
 /* Memory for the doorbell that was expected here; -errno. */

@@ -20,7 +20,7 @@
 #include "warden/state.h"
 
 /* Memory that was swapped out, or lies on a slow disk, comes within this; nobody but the vGPU itself waits for it. */
-enum { PATIENCE_MS = 3000, READ_STEP = 64 << 10 };
+enum { PATIENCE_MS = 3000, READ_STEP = 64 << 10, PAGE_BYTES = 4096, RENEWALS = 3 };
 
 /* The one that we had was killed, by us or by warden_end_run. */
 static bool renew_arm(struct warden *warden)
@@ -38,6 +38,7 @@ static bool renew_arm(struct warden *warden)
 	return fresh != NULL;
 }
 
+/* `process` is ended if it keeps us waiting; NULL: the caller sees to that. */
 static long arm_call(struct warden *warden, struct process *process, long nr, const uint64_t args[6])
 {
 	long rc;
@@ -45,7 +46,13 @@ static long arm_call(struct warden *warden, struct process *process, long nr, co
 	if (!warden->arm && !renew_arm(warden))
 		return -EIO;
 	rc = hand_call(warden->arm, PATIENCE_MS, nr, args);
-	if (rc != -ETIMEDOUT && rc != -EOWNERDEAD)
+	/* It was killed for a run that is over by now, or went with the thread that served the vGPU before. */
+	for (int i = 0; rc == -ECANCELED && i < RENEWALS; i++) {
+		if (!renew_arm(warden))
+			return -EIO;
+		rc = hand_call(warden->arm, PATIENCE_MS, nr, args);
+	}
+	if (rc != -ETIMEDOUT && rc != -EOWNERDEAD && rc != -ECANCELED)
 		return rc;
 	if (rc == -ETIMEDOUT && process) {
 		pthread_mutex_lock(&warden->lock);
@@ -155,7 +162,7 @@ static long move_directly(struct site *site, uint64_t at, void *ours, size_t byt
 
 static int move(struct site *site, uint64_t at, void *ours, size_t bytes, bool is_write)
 {
-	bool is_direct = !site->process->reach.open_memory;
+	bool is_direct = !site->process || !site->process->reach.open_memory;
 
 	if (!bytes)
 		return 0;
@@ -175,17 +182,45 @@ int site_poke(struct site *site, uint64_t at, const void *from, size_t bytes)
 	return move(site, at, (void *)(uintptr_t)from, bytes, true);
 }
 
+static int add_fd(const struct site *site, struct seccomp_notif_addfd *add)
+{
+	uint64_t args[6] = { (uint64_t)site->run->listener, SECCOMP_IOCTL_NOTIF_ADDFD, (uintptr_t)add };
+
+	add->id = site->request->id;
+	return (int)arm_call(site->warden, site->process, SYS_ioctl, args);
+}
+
 int site_set_fd(const struct site *site, int file, int as)
 {
-	struct seccomp_notif_addfd add = { .id = site->request->id,
-					   .flags = SECCOMP_ADDFD_FLAG_SETFD,
+	struct seccomp_notif_addfd add = { .flags = SECCOMP_ADDFD_FLAG_SETFD,
 					   .srcfd = (uint32_t)file,
 					   .newfd = (uint32_t)as,
 					   .newfd_flags = O_CLOEXEC };
-	uint64_t args[6] = { (uint64_t)site->run->listener, SECCOMP_IOCTL_NOTIF_ADDFD, (uintptr_t)&add };
-	long rc = arm_call(site->warden, site->process, SYS_ioctl, args);
+	int rc = add_fd(site, &add);
 
-	return rc < 0 ? (int)rc : 0;
+	return rc < 0 ? rc : 0;
+}
+
+int site_give_fd(const struct site *site, int file, bool is_cloexec)
+{
+	struct seccomp_notif_addfd add = { .srcfd = (uint32_t)file,
+					   .newfd_flags = is_cloexec ? O_CLOEXEC : 0 };
+
+	return add_fd(site, &add);
+}
+
+/* A path of the program's, as far as it is of interest: to be known, not to be followed. A string may end where its page
+ * does, so no more is read than that. 0, or -errno. */
+int site_peek_path(struct site *site, uint64_t at, char *to, size_t room)
+{
+	size_t here = PAGE_BYTES - at % PAGE_BYTES, bytes = room - 1 < here ? room - 1 : here;
+	int rc = site_peek(site, at, to, bytes);
+
+	to[rc ? 0 : bytes] = 0;
+	if (!rc && strlen(to) == bytes && bytes < room - 1)
+		rc = site_peek(site, at + bytes, to + bytes, room - 1 - bytes);
+	to[room - 1] = 0;
+	return rc;
 }
 
 static char *read_whole(struct process *process, int fd, size_t most_bytes)

@@ -9,14 +9,16 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "warden/state.h"
 
-enum { WORK_AT_ONCE = 16 };
+enum { WORK_AT_ONCE = 16, SLOW_NS = 1000000000, VGPUS_AT_ONCE = 8, DESCRIPTORS_MOST = 65536 };
 
 static void subdevice_gone(struct warden *warden, const struct ledger_object *object)
 {
@@ -28,6 +30,7 @@ static void subdevice_gone(struct warden *warden, const struct ledger_object *ob
 
 static void object_gone(void *context, struct ledger_object *object)
 {
+	expected_forget(context, object->client, object->handle);
 	if (object->kind == RM_KIND_SUBDEVICE)
 		subdevice_gone(context, object);
 	else if (object->kind == RM_KIND_CHANNEL)
@@ -38,10 +41,22 @@ static void object_gone(void *context, struct ledger_object *object)
 		group_gone(context, object);
 }
 
+/* An equal part for each of many vGPUs: one that takes all it can leaves the others theirs. */
+static unsigned descriptors_of_one(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+	    limit.rlim_cur > (rlim_t)DESCRIPTORS_MOST * VGPUS_AT_ONCE)
+		return DESCRIPTORS_MOST;
+	return (unsigned)limit.rlim_cur / VGPUS_AT_ONCE;
+}
+
 static int start(struct warden *warden, struct bf_error *err)
 {
 	uint64_t serial;
 
+	warden->descriptors_max = descriptors_of_one();
 	warden->epoll = epoll_create1(EPOLL_CLOEXEC);
 	warden->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (warden->epoll < 0 || warden->wake < 0 || warden_watch(warden, warden->wake, &serial))
@@ -129,6 +144,19 @@ int warden_fd(const struct warden *warden)
 	return warden->epoll;
 }
 
+bool warden_take_descriptors(struct warden *warden, unsigned count)
+{
+	if (warden->descriptors + count > warden->descriptors_max)
+		return false;
+	warden->descriptors += count;
+	return true;
+}
+
+void warden_give_descriptors(struct warden *warden, unsigned count)
+{
+	warden->descriptors -= count;
+}
+
 int warden_watch(struct warden *warden, int fd, uint64_t *serial)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.u64 = ++warden->last_serial };
@@ -166,20 +194,44 @@ static void log_call(const struct site *site, struct answer answer)
 	       answer.kind == ANSWER_PASS ? "passed" : "answered", answer.value, site_status_of(site));
 }
 
-/* Of displays (DRM): private calls of the device's, and making a buffer. They would make device memory. */
-static bool is_display_call(uint32_t cmd)
+static struct continued_call facts_of(const struct site *site)
 {
-	uint32_t nr = cmd & 0xff;
+	const struct seccomp_data *data = &site->request->data;
+	bool has_file = data->nr == SYS_ioctl || data->nr == SYS_mmap;
 
-	return (cmd >> 8 & 0xff) == 'd' && ((nr >= 0x40 && nr < 0xa0) || nr == 0xb2);
+	return (struct continued_call){ .nr = data->nr,
+					.cmd = data->nr == SYS_ioctl ? (uint32_t)data->args[1] : 0,
+					.is_seen = has_file && !site->unseen,
+					.kind = site->kind,
+					.is_ours = site->is_put || site->is_in_place };
 }
 
-static bool is_driver_call(const struct site *site)
+/* Whether the kernel may make the call itself. */
+static bool may_continue(const struct site *site)
 {
-	uint32_t cmd = (uint32_t)site->request->data.args[1];
+	struct continued_call call = facts_of(site);
 
-	return is_display_call(cmd) || rm_uvm_find(site->warden->device->layout, cmd) ||
-	       rm_is_call(cmd & 0xff, cmd >> 16 & 0x3fff);
+	return continued_find(site->warden->device->layout, &call);
+}
+
+/* What the handlers have decided is not enough: the list has the last word. */
+static struct answer continue_call(const struct site *site)
+{
+	struct warden *warden = site->warden;
+	struct continued_call call = facts_of(site);
+	const struct continued_entry *entry = continued_find(warden->device->layout, &call);
+
+	if (warden->options.hooks.continued)
+		warden->options.hooks.continued(warden->options.hooks.context, &call, entry);
+	if (entry)
+		return PASS;
+	pthread_mutex_lock(&warden->lock);
+	warden->refusals++;
+	pthread_mutex_unlock(&warden->lock);
+	bf_log(BF_LOG_ERROR,
+	       "thread %u: system call %d (0x%x) is not on the list of calls that go on; refused",
+	       site->request->pid, call.nr, call.cmd);
+	return RETURN(-EPERM);
 }
 
 /* A call on a file that does not take the driver's calls, at least when we looked: another thread may put one that
@@ -190,7 +242,7 @@ static struct answer other_file(struct site *site)
 	struct warden *warden = site->warden;
 	const struct seccomp_notif *request = site->request;
 
-	if (request->data.nr != SYS_ioctl || !is_driver_call(site))
+	if (may_continue(site))
 		return PASS;
 	pthread_mutex_lock(&warden->lock);
 	warden->refusals++;
@@ -207,7 +259,7 @@ static struct answer unseen_file(struct site *site)
 {
 	struct warden *warden = site->warden;
 
-	if (site->request->data.nr == SYS_ioctl && !is_driver_call(site))
+	if (may_continue(site))
 		return PASS;
 	if (site->unseen == ENOENT)
 		return RETURN(-EBADF);
@@ -290,6 +342,7 @@ static struct answer device_mmap(struct site *site)
 	if (answer.kind != ANSWER_PASS || site->put_fd < 0)
 		return answer;
 	rc = standin_put(site);
+	site->is_put = !rc;
 	return rc ? RETURN(rc) : PASS;
 }
 
@@ -319,34 +372,65 @@ static struct process *find_process(struct warden *warden, struct run *run, pid_
 	return process;
 }
 
+/* Any process of the run may open files: it becomes one of the vGPU's when it opens a device's, or keeps us waiting. Where a
+ * helper reads its memory for us the program opens all files itself. */
+static struct answer open_call(struct site *site)
+{
+	uint64_t start_ns = bf_now_ns();
+	enum device_file kind = DEVICE_FILE_NONE;
+
+	if (!site->warden->device->ops->file_at || site->run->reach.open_memory)
+		return PASS;
+	if (site_look_at_path(site, &kind) && bf_now_ns() - start_ns > SLOW_NS) {
+		site->process = find_process(site->warden, site->run, (pid_t)site->request->pid);
+		pthread_mutex_lock(&site->warden->lock);
+		if (site->process)
+			process_end(site->process, "its memory does not answer");
+		pthread_mutex_unlock(&site->warden->lock);
+	}
+	if (kind == DEVICE_FILE_NONE)
+		return PASS;
+	site->process = find_process(site->warden, site->run, (pid_t)site->request->pid);
+	return site->process ? site_open(site, kind) : RETURN(-EIO);
+}
+
+static struct answer answer_of(struct site *site)
+{
+	int nr = site->request->data.nr;
+	struct answer answer;
+
+	if (nr == SYS_open || nr == SYS_openat)
+		return open_call(site);
+	site->unseen = site_look(site, site->fd, &site->kind, &site->file);
+	if (site->unseen)
+		return unseen_file(site);
+	if (site->kind == DEVICE_FILE_NONE)
+		return other_file(site);
+	site->process = find_process(site->warden, site->run, (pid_t)site->request->pid);
+	if (!site->process)
+		return RETURN(-EIO);
+	answer = nr == SYS_ioctl ? device_ioctl(site) : device_mmap(site);
+	if (site->put_fd >= 0)
+		close(site->put_fd);
+	site_drop(site);
+	return answer;
+}
+
 static struct answer handle(struct warden *warden, struct run *run, const struct seccomp_notif *request,
 			    bool has_asked)
 {
-	bool is_ioctl = request->data.nr == SYS_ioctl;
 	struct site site = { .warden = warden,
 			     .run = run,
 			     .request = request,
-			     .fd = (int)request->data.args[is_ioctl ? 0 : 4],
+			     .fd = (int)request->data.args[request->data.nr == SYS_ioctl ? 0 : 4],
 			     .gpu_fd = -1,
 			     .named_fd = -1,
 			     .put_fd = -1,
 			     .call = { .status_at = -1 },
 			     .has_asked = has_asked };
-	struct answer answer;
+	struct answer answer = answer_of(&site);
 
-	site.unseen = site_look(&site, site.fd, &site.kind, &site.file);
-	if (site.unseen)
-		return unseen_file(&site);
-	if (site.kind == DEVICE_FILE_NONE)
-		return other_file(&site);
-	site.process = find_process(warden, run, (pid_t)request->pid);
-	if (!site.process)
-		return RETURN(-EIO);
-	answer = is_ioctl ? device_ioctl(&site) : device_mmap(&site);
-	if (site.put_fd >= 0)
-		close(site.put_fd);
-	site_drop(&site);
-	return answer;
+	return answer.kind == ANSWER_PASS ? continue_call(&site) : answer;
 }
 
 /* One notification. If its caller was killed since it was reported, there is none. */

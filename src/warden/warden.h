@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "gate/gate.h"
+#include "warden/continued.h"
 #include "warden/device.h"
 
 struct warden;
@@ -43,6 +44,10 @@ struct warden_hooks {
 	bool (*ctx_init)(void *context, struct warden_ctx_ask *ask);
 	/* Not a question: the driver had to end a channel group of this process, for that reason (an Xid). */
 	void (*fault)(void *context, pid_t pid, uint32_t code);
+	/* Not a question either: the kernel is about to make this call itself, by that entry of the list; NULL: it is not on
+	 * the list, and is refused. Called without the lock. For tests. */
+	void (*continued)(void *context, const struct continued_call *call,
+			  const struct continued_entry *entry);
 	void *context;
 };
 

@@ -224,6 +224,42 @@ bool card_channel(const struct card *card, uint32_t handle, struct card_channel 
 	return each_object(card, true, tell_channel, &wanted);
 }
 
+struct progress {
+	pid_t pid;
+	struct card_progress *to;
+	unsigned count, room;
+};
+
+static bool tell_progress(struct object *object, void *context)
+{
+	struct progress *all = context;
+	const struct hw_channel *hw;
+	uint8_t *userd;
+
+	if (object->kind != OBJECT_CHANNEL || object->client->pid != all->pid || all->count++ >= all->room)
+		return false;
+	hw = object->channel.hw;
+	userd = hw->userd->at + hw->userd_offset;
+	hw_lock(object->driver->cores);
+	all->to[all->count - 1] = (struct card_progress){
+		.client = object->client->handle,
+		.handle = object->handle,
+		.token = hw->token,
+		.put = __atomic_load_n((uint32_t *)(void *)(userd + SOFT_USERD_GP_PUT), __ATOMIC_ACQUIRE),
+		.get = __atomic_load_n((uint32_t *)(void *)(userd + SOFT_USERD_GP_GET), __ATOMIC_ACQUIRE)
+	};
+	hw_unlock(object->driver->cores);
+	return false;
+}
+
+unsigned card_progress(const struct card *card, pid_t pid, struct card_progress *to, unsigned room)
+{
+	struct progress all = { .pid = pid, .to = to, .room = room };
+
+	each_object(card, true, tell_progress, &all);
+	return all.count;
+}
+
 static bool tell_group(struct object *object, void *context)
 {
 	const struct wanted *wanted = context;

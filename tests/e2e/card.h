@@ -46,6 +46,12 @@ struct card_channel {
 	bool is_nameable; /* the program has a name for the page that the GPU reads */
 };
 bool card_channel(const struct card *card, uint32_t handle, struct card_channel *channel);
+/* All channels of the clients of one process, in no order: how many there are, of which `room` are told. */
+struct card_progress {
+	uint32_t client, handle, token;
+	uint32_t put, get; /* where the GPU reads and writes them */
+};
+unsigned card_progress(const struct card *card, pid_t pid, struct card_progress *to, unsigned room);
 struct card_group {
 	uint64_t timeslice_us;
 	uint32_t interleave;

@@ -20,6 +20,32 @@
 
 #define PATIENCE_NS 60000000000ull
 
+/* How often calls were continued in this test, by the entry of the list that allowed it. */
+enum { CONTINUED_ENTRIES = 32 };
+static _Atomic unsigned continued[CONTINUED_ENTRIES];
+
+/* Of every test: a call that the warden would let the kernel make, and that is not on the list, fails it. */
+static void note_continued(void *context, const struct continued_call *call,
+			   const struct continued_entry *entry)
+{
+	(void)context;
+	if (!entry)
+		fprintf(stderr, "system call %d (0x%x) on a file of kind %d is not to be continued\n",
+			call->nr, call->cmd, call->kind);
+	CHECK(entry);
+	CHECK(entry - continued_at(0) < CONTINUED_ENTRIES);
+	continued[entry - continued_at(0)]++;
+}
+
+static void list_continued(void)
+{
+	const struct continued_entry *entry;
+
+	for (unsigned i = 0; (entry = continued_at(i)); i++)
+		if (continued[i])
+			printf("\tcontinued: %s, %u times\n", entry->name, atomic_exchange(&continued[i], 0));
+}
+
 static unsigned count_descriptors(void)
 {
 	DIR *files = opendir("/proc/self/fd");
@@ -101,13 +127,22 @@ static void *serve_second(void *arg)
 	return NULL;
 }
 
+static struct warden_options options_of(const struct stage_setup *setup)
+{
+	struct warden_options options = setup->options;
+
+	options.hooks.continued = note_continued;
+	return options;
+}
+
 static void add_second(struct stage *stage, const struct stage_setup *setup, int listener)
 {
+	struct warden_options options = options_of(setup);
 	struct warden *warden = stage->warden;
 	struct bf_error err = { 0 };
 
 	if (setup->has_two_wardens) {
-		warden = warden_new(stage->card.device, stage->gate, &setup->options, &err);
+		warden = warden_new(stage->card.device, stage->gate, &options, &err);
 		CHECK(warden);
 	}
 	CHECK_EQUAL(warden_add_run(warden, STAGE_SECOND_RUN, listener, setup->reach, &err), 0);
@@ -120,6 +155,7 @@ static void add_second(struct stage *stage, const struct stage_setup *setup, int
 
 void stage_start_as(struct stage *stage, const struct stage_setup *setup, stage_program program, long arg)
 {
+	struct warden_options options = options_of(setup);
 	struct bf_error err = { 0 };
 	struct stage_second first;
 	struct device *device;
@@ -141,7 +177,7 @@ void stage_start_as(struct stage *stage, const struct stage_setup *setup, stage_
 	stage->gate = gate_new(device->bell, NULL, &err);
 	CHECK(stage->gate);
 	gate_set_rang(stage->gate, device->rang);
-	stage->warden = warden_new(device, stage->gate, &setup->options, &err);
+	stage->warden = warden_new(device, stage->gate, &options, &err);
 	CHECK(stage->warden);
 	CHECK_EQUAL(warden_add_run(stage->warden, STAGE_RUN, listener, setup->reach, &err), 0);
 	stage_go_on(stage);
@@ -364,6 +400,7 @@ void stage_test(const char *name, void (*test)(void))
 	printf("%s\n", name);
 	fflush(stdout);
 	test();
+	list_continued();
 }
 
 /* The program's side. */

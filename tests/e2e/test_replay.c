@@ -189,7 +189,7 @@ static void replay_map(struct replay *r, const char *what)
 	r->mapped = arg.fd = actor_open(r->actor, SOFT_FILE_GPU_0);
 	r->last_mapped = arg.memory;
 	CHECK_EQUAL(actor_call(r->actor->control, RM_ESC_MAP_MEMORY, &arg, sizeof(arg)), 0);
-	if (arg.status == ERR_NOT_FOUND) { /* of a class that is not known */
+	if (arg.status == RM_ERR_INVALID_OBJECT_HANDLE) { /* of a class that was refused */
 		close(r->mapped);
 		r->mapped = -1;
 	} else {

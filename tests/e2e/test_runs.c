@@ -394,13 +394,12 @@ static void run_can_be_ended_by_another_thread(void)
 {
 	struct stage_setup setup = setup_two(16 * MIB, program_is_busy, 0);
 
-	for (int round = 0; round < 5; round++) {
+	for (int round = 0; round < 20; round++) {
 		struct stage s;
 		struct caller caller = { .stage = &s };
 		pthread_t ending;
 
-		stage_start_as(&s, &setup, program_takes_memory, MIB);
-		stage_until(&s, 'm');
+		stage_start_as(&s, &setup, program_is_busy, 0);
 		stage_serve(&s, (unsigned)round);
 		CHECK(!pthread_create(&ending, NULL, end_main, &caller));
 		while (!s.second.has_ended)
@@ -408,6 +407,7 @@ static void run_can_be_ended_by_another_thread(void)
 		CHECK(!pthread_join(ending, NULL));
 		/* Killed, or it had made no call yet and the kernel refused its first one. */
 		CHECK(s.second.status);
+		stage_until(&s, 'd'); /* no call of the other one has failed for that */
 		stage_go_on(&s);
 		stage_end_well(&s);
 	}
@@ -481,32 +481,41 @@ static void *look_and_stop_main(void *arg)
 	return NULL;
 }
 
+/* Of a GPU server, the thread that serves a vGPU may be another one later. */
+static void *serve_first_main(void *arg)
+{
+	struct stage *s = arg;
+
+	while (!s->has_ended)
+		stage_serve(s, 1);
+	return NULL;
+}
+
 static void program_whose_memory_does_not_answer_is_ended_and_holds_up_no_stop(void)
 {
-	struct stage_setup setup = setup_two(8 * MIB, program_rings_on, 0);
+	struct stage_setup setup = setup_two(8 * MIB, program_calls_when_told, 0);
 	struct stage s;
 	struct caller caller = { .stage = &s };
-	pthread_t looking;
+	pthread_t looking, serving;
 	char said;
 
 	stage_start_as(&s, &setup, program_has_memory_that_does_not_answer, 0);
 	while (read_nothing(s.hear, &said))
 		stage_serve(&s, 1);
-	stage_until_second(&s, 'r');
+	stage_until_second(&s, 'c');
 	if (said == 'n')
 		printf("  skipped: needs userfaultfd for the kernel's own accesses\n");
 	stage_go_on(&s);
 	CHECK(!pthread_create(&looking, NULL, look_and_stop_main, &caller));
-	while (!s.has_ended)
-		stage_serve(&s, 1);
+	CHECK(!pthread_create(&serving, NULL, serve_first_main, &s));
+	CHECK(!pthread_join(serving, NULL));
 	atomic_store(&caller.is_over, true);
 	CHECK(!pthread_join(looking, NULL));
 	CHECK(atomic_load(&caller.rounds) > 1);
 	CHECK_EQUAL(s.status, said == 'n' ? 0 : SIGKILL);
-	for (int i = 0; i < 2; i++) { /* the other run goes on */
-		stage_second_goes_on(&s);
-		stage_until_second(&s, 'r');
-	}
+	stage_second_goes_on(&s);
+	stage_until_second(&s, 't');
+	stage_until_second(&s, 'd'); /* the other run goes on */
 	stage_second_goes_on(&s);
 	CHECK_EQUAL(stage_end(&s), s.status);
 	CHECK_EQUAL(s.second.status, 0);
@@ -723,8 +732,7 @@ static void program_has_no_files_of_the_gpu(struct actor *a)
 	CHECK_EQUAL(actor_memory(a, STAGE_DEVICE, STAGE_MEMORY, MIB), 0);
 	CHECK_EQUAL(actor_call(gpu, RM_ESC_REGISTER_FD, &a->control, 4), -EPERM);
 	CHECK_EQUAL(actor_alloc(a, STAGE_SUBDEVICE, STAGE_BELL, 0xc661, NULL, 0), 0);
-	CHECK(actor_map_doorbell(a, STAGE_BELL, gpu) == MAP_FAILED);
-	CHECK_EQUAL(errno, EPERM);
+	CHECK(actor_map_doorbell(a, STAGE_BELL, gpu) != MAP_FAILED);
 	actor_say(a, 'n');
 }
 
