@@ -9,7 +9,7 @@ tools/configure.sh "$build" -Dportable=true -Dbuildtype=release
 ninja -C "$build" --quiet
 
 rm -rf "$dist"
-mkdir -p "$dist/bin" "$dist/tests/gpu" "$dist/bench" "$dist/man"
+mkdir -p "$dist/bin" "$dist/tests/gpu" "$dist/tests/attacks" "$dist/bench" "$dist/man"
 
 # copy_programs ROOM: the programs built there, and the scripts and data beside the sources.
 copy_programs() {
@@ -30,13 +30,14 @@ cp "$build/belfry" "$build/belfryd" "$build/belfry-soft" "$dist/bin/"
 cp "$build/src/soft/cuda/libcuda.so.1" "$dist/bin/soft/"
 cp "$build/demo/belfry-demo" "$build/demo/belfry-demo-view" demo/kernels.ptx demo/kernels.cu "$dist/demo/"
 copy_programs tests/gpu
+copy_programs tests/attacks
 copy_programs bench
 cp "$build"/bench/*.bpf.o "$dist/bench/"
 cp man/*.[158] "$dist/man/"
 cp README.md LICENSE CHANGELOG.md "$dist/"
 
 status=0
-for program in "$dist"/bin/* "$dist"/bin/soft/* "$dist"/demo/* "$dist"/tests/gpu/* "$dist"/bench/*; do
+for program in "$dist"/bin/* "$dist"/bin/soft/* "$dist"/demo/* "$dist"/tests/gpu/* "$dist"/tests/attacks/* "$dist"/bench/*; do
 	[ -f "$program" ] || continue
 	case $program in *.bpf.o) continue ;; esac # for the kernel
 	[ "$(head -c 4 "$program" | tail -c 3 | tr -d '\0')" = ELF ] || continue

@@ -42,20 +42,27 @@ a_statically_linked_runtime_runs() {
 	on 60 4G t-static "$WORK/gpu_static"
 }
 
+# The MPS server is a program of the vGPU's too: it holds its clients' contexts.
 an_mps_client_runs() {
-	local status servers
 	need_real_gpu "MPS is NVIDIA's" || return
 	command -v nvidia-cuda-mps-control >/dev/null || { echo "no nvidia-cuda-mps-control"; return 77; }
 	export CUDA_MPS_PIPE_DIRECTORY=$WORK/mps CUDA_MPS_LOG_DIRECTORY=$WORK/mps-log
 	mkdir -p "$WORK/mps" "$WORK/mps-log"
-	timeout 20 nvidia-cuda-mps-control -d || { echo "the MPS control daemon does not start"; return 77; }
-	on 60 4G t-mps "$BIN/gpu_saxpy"
+	# shellcheck disable=SC2016 # for the shell inside
+	on 60 8G t-mps bash -c '
+		timeout 20 nvidia-cuda-mps-control -d || { echo "the MPS control daemon does not start"; exit 77; }
+		timeout 40 "$1"
+		status=$?
+		servers=$(echo get_server_list | timeout 20 nvidia-cuda-mps-control)
+		echo quit | timeout 20 nvidia-cuda-mps-control
+		[ -n "$servers" ] || { echo "no MPS server was started: it did not run as a client"; status=1; }
+		exit $status' - "$BIN/gpu_saxpy" && return
 	status=$?
-	servers=$(echo get_server_list | timeout 20 nvidia-cuda-mps-control)
-	echo quit | timeout 20 nvidia-cuda-mps-control
-	[ -n "$servers" ] || { echo "no MPS server was started: it did not run as a client"; status=1; }
-	[ "$status" = 0 ] || tail -5 "$WORK/mps-log"/*.log
+	cat "$WORK/mps-log"/*.log | tail -n 5
 	return "$status"
+}
+the_drivers_checkpoint_works_or_is_refused() {
+	need_real_gpu "it has no checkpoint" && on 90 4G t-checkpoint "$BIN/gpu_checkpoint"
 }
 
 the_limit_is_exact() { on 60 2G t-exact "$BIN/gpu_exact" --limit $((2 * GIB)); }
@@ -294,6 +301,30 @@ copy_soft() {
 
 # A user who is nobody in particular, from a copy that he may read. In a folder of this test's: his belfryd may be of another
 # build, and what it leaves is nobody's to remove.
+# Only root may open the device; programs of an ordinary user on a vGPU of root's belfryd have it all the same.
+device_files_can_be_kept_from_everybody_else() {
+	local copy=$WORK/kept socket=$WORK/kept.sock daemon modes status=1
+	need_real_gpu "its files are sockets of its user's" || return
+	command -v setpriv >/dev/null && [ "$(id -u)" = 0 ] || { echo "not root, or no setpriv"; return 77; }
+	mkdir "$copy" && cp "$BELFRY" "$(dirname "$BELFRY")/belfryd" "$BIN/gpu_exact" "$copy" && chmod -R go+rX "$WORK" "$copy"
+	printf '[server]\naccess = everyone\n' >"$WORK/kept.conf"
+	modes=$(stat -c '%a %n' /dev/nvidiactl /dev/nvidia[0-9]* /dev/nvidia-uvm)
+	timeout 90 "$copy/belfryd" --config "$WORK/kept.conf" --socket "$socket" --gpu 0 >"$WORK/kept.log" 2>&1 &
+	daemon=$!
+	chmod 600 /dev/nvidiactl /dev/nvidia[0-9]* /dev/nvidia-uvm
+	if wait_until 20 test -S "$socket"; then
+		setpriv --reuid=65534 --regid=65534 --clear-groups timeout 20 "$copy/gpu_exact" --limit $((2 * GIB)) >"$WORK/kept.out" 2>&1 &&
+			echo "it ran without Belfry" ||
+			BELFRY_SOCKET=$socket HOME=/tmp timeout 60 setpriv --reuid=65534 --regid=65534 --clear-groups \
+				"$copy/belfry" run --mem 2G -- "$copy/gpu_exact" --limit $((2 * GIB)) && status=0
+	fi
+	echo "$modes" | while read -r mode file; do chmod "$mode" "$file"; done
+	kill "$daemon"
+	wait "$daemon" 2>/dev/null
+	[ "$status" = 0 ] || tail -n 3 "$WORK/kept.log"
+	return "$status"
+}
+
 an_ordinary_user_needs_no_root() {
 	local copy=$WORK/copy his=$WORK/his
 	command -v setpriv >/dev/null && [ "$(id -u)" = 0 ] || { echo "not root, or no setpriv"; return 77; }
@@ -337,6 +368,7 @@ cuda_ipc_between_processes_runs
 nccl_runs
 threads_that_ring_at_once_lose_nothing
 a_memory_checker_runs
+the_drivers_checkpoint_works_or_is_refused
 programs_are_told_the_vgpu
 the_limit_is_exact
 managed_memory_is_bounded
@@ -347,6 +379,7 @@ a_timeslice_can_be_changed
 a_stop_takes_effect_in_mid_kernel
 a_stopped_program_can_be_killed
 an_ordinary_user_needs_no_root
+device_files_can_be_kept_from_everybody_else
 a_fault_is_the_programs_own
 a_fault_is_told
 how_busy_it_is_is_told
@@ -357,6 +390,23 @@ kill_9_of_the_keeper_leaves_nothing
 kill_9_of_the_gpu_server_leaves_nothing
 kill_9_of_belfryd_leaves_nothing
 "
+
+# Each attack is a behaviour of its own: its wall holds. On the software GPU they are a test of their own.
+ATTACK_RUNNER=$HERE/../attacks/run.sh
+attack_holds() {
+	local status
+	"$ATTACK_RUNNER" "=$1" >"$WORK/attack"
+	status=$?
+	cat "$WORK/attack"
+	[ "$status" != 77 ] || sed -n 's/.* skipped  *[0-9.]* *//p' "$WORK/attack" | head -1
+	return "$status"
+}
+if ! is_soft; then
+	for attack in $("$ATTACK_RUNNER" --list); do
+		eval "attack_${attack}_fails() { attack_holds $attack; }"
+		BEHAVIOURS="$BEHAVIOURS attack_${attack}_fails"
+	done
+fi
 
 run_one() {
 	local name=$1 start status took
