@@ -96,6 +96,11 @@ static bool has_signal_scope(const struct info *info)
 	return info->landlock_abi >= LANDLOCK_ABI_SIGNALS;
 }
 
+static bool has_device_right(const struct info *info)
+{
+	return info->landlock_abi >= LANDLOCK_ABI_DEVICES;
+}
+
 static void print(const struct info *info)
 {
 	char size[24];
@@ -119,6 +124,13 @@ static void print(const struct info *info)
 							    : "there, and taken where there is no other");
 	printf("kernel   seccomp notification %s, pidfd_getfd %s, kcmp %s\n", info->has_notify ? "yes" : "NO",
 	       info->has_getfd ? "yes" : "NO", info->has_kcmp ? "yes" : "NO");
+	if (has_device_right(info))
+		printf("files    device files that programs map take no driver call (Landlock ABI %d)\n",
+		       info->landlock_abi);
+	else
+		printf("files    device files that programs map take driver calls if they are passed out of the run; "
+		       "it takes\n         Landlock ABI %d (Linux 6.10), and here it is %s\n",
+		       LANDLOCK_ABI_DEVICES, info->landlock_abi ? "older" : "off or missing");
 	if (has_signal_scope(info))
 		printf("signals  programs signal and trace processes of their own run only (Landlock ABI %d)\n",
 		       info->landlock_abi);
@@ -153,6 +165,7 @@ static void print_json(const struct info *info)
 	json_add_bool(kernel, "pidfd_getfd", info->has_getfd);
 	json_add_bool(kernel, "kcmp", info->has_kcmp);
 	json_add_number(kernel, "landlock_abi", (uint64_t)info->landlock_abi);
+	json_add_bool(kernel, "inert_device_files", has_device_right(info));
 	json_add_bool(kernel, "signal_scope", has_signal_scope(info));
 	json_add(top, "kernel", kernel);
 	puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));

@@ -6,7 +6,10 @@
 
 #include "base/error.h"
 
-enum { LANDLOCK_ABI_SIGNALS = 6 }; /* Linux 6.12 */
+enum {
+	LANDLOCK_ABI_DEVICES = 5, /* Linux 6.10: files on which nobody can make an ioctl (warden/hand.h) */
+	LANDLOCK_ABI_SIGNALS = 6, /* Linux 6.12 */
+};
 
 /* The kernel's; 0: it has no Landlock, or Landlock is off. */
 int landlock_abi(void);
