@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -50,6 +51,7 @@ struct cell {
 	_Atomic uint32_t state; /* a futex */
 	_Atomic uint32_t hand_sleeps, caller_sleeps;
 	uint32_t ready_spins;
+	char name[16];
 	pid_t parent;
 	long nr;
 	uint64_t args[6];
@@ -85,6 +87,7 @@ __attribute__((noreturn, used, no_sanitize_address, no_sanitize_thread, no_sanit
 hand_main(struct cell *cell)
 {
 	raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0);
+	raw(SYS_prctl, PR_SET_NAME, (uintptr_t)cell->name, 0, 0, 0, 0);
 	if (raw(SYS_getppid, 0, 0, 0, 0, 0, 0) != cell->parent)
 		raw(SYS_exit_group, 1, 0, 0, 0, 0, 0);
 	for (uint32_t spins = 0;;) {
@@ -136,7 +139,7 @@ static long start(uint64_t flags, void *stack_end, struct cell *cell)
 	return rc;
 }
 
-struct hand *hand_new(struct bf_error *err)
+struct hand *hand_new(const char *name, struct bf_error *err)
 {
 	struct hand *hand = calloc(1, sizeof(*hand));
 	sigset_t all, before;
@@ -155,6 +158,7 @@ struct hand *hand_new(struct bf_error *err)
 		return NULL;
 	}
 	hand->cell.parent = getpid();
+	snprintf(hand->cell.name, sizeof(hand->cell.name), "%s", name);
 	hand->cell.ready_spins = sysconf(_SC_NPROCESSORS_ONLN) > FEW_CPUS ? READY_SPINS : 0;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before); /* it inherits this: no handler of ours runs in it */

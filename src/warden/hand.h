@@ -15,7 +15,8 @@
 
 struct hand;
 
-struct hand *hand_new(struct bf_error *err);
+/* `name` is what ps shows, of 15 characters at most. */
+struct hand *hand_new(const char *name, struct bf_error *err);
 void hand_free(struct hand *hand); /* kills it; NULL is fine */
 pid_t hand_pid(const struct hand *hand);
 

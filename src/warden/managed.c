@@ -192,11 +192,9 @@ static void find_names(struct warden *warden, struct names *names)
 static uint64_t mapped_bytes(const struct names *names, const char *line)
 {
 	unsigned long from, to;
-	char perms[8];
 	int name_at = 0;
 
-	if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %*u %n", &from, &to, perms, &name_at) < 3 || !name_at ||
-	    perms[3] != 's')
+	if (sscanf(line, "%lx-%lx %*s %*x %*x:%*x %*u %n", &from, &to, &name_at) < 2 || !name_at)
 		return 0;
 	for (unsigned i = 0; i < names->count; i++)
 		if (!strcmp(line + name_at, names->name[i]))

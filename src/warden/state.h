@@ -52,7 +52,7 @@ struct process {
 	pid_t pid;
 	int pidfd;
 	struct warden_reach reach; /* of its run; no functions: directly */
-	int memory_fd;		   /* /proc/PID/mem by reach.open_memory, or -1 */
+	int memory_fd;		   /* /proc/PID/mem, or -1 */
 	bool is_ending;		   /* we killed it */
 	bool has_managed;	   /* it has mapped the managed-memory device */
 	uint64_t event_files[PROCESS_FILES /
@@ -253,7 +253,8 @@ int warden_watch(struct warden *warden, int fd, uint64_t *serial);
 /* Whether that many more of our descriptors may be held for the vGPU's programs; and some fewer are. */
 bool warden_take_descriptors(struct warden *warden, unsigned count);
 void warden_give_descriptors(struct warden *warden, unsigned count);
-void warden_wake(struct warden *warden); /* the thread in warden_work: with or without the lock */
+void warden_wake(struct warden *warden);       /* the thread in warden_work: with or without the lock */
+bool site_is_waiting(const struct site *site); /* for our answer; with or without the lock */
 bool site_defer(const struct site *site);
 
 /* run.c */

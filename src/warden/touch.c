@@ -26,7 +26,7 @@ enum { PATIENCE_MS = 3000, READ_STEP = 64 << 10, PAGE_BYTES = 4096, RENEWALS = 3
 static bool renew_arm(struct warden *warden)
 {
 	struct bf_error err = { 0 };
-	struct hand *fresh = hand_new(&err), *old;
+	struct hand *fresh = hand_new("belfry-arm", &err), *old;
 
 	if (!fresh)
 		bf_log(BF_LOG_ERROR, "%s", err.text);
@@ -119,7 +119,27 @@ int site_take_file(struct site *site, int fd)
 	return -EBADF;
 }
 
-/* The descriptor stands for an address space, not for a process: after exec it is that of nobody, and reads nothing. */
+/* By the number of the process. The caller is asleep in its call as long as its notification is there, so that if it still is
+ * afterwards, what was opened is its memory and not that of another process with its number. */
+static int open_memory(struct site *site)
+{
+	const struct process *process = site->process;
+	char path[32];
+	uint64_t args[6] = { (uint64_t)AT_FDCWD, (uintptr_t)path, O_RDWR | O_CLOEXEC };
+	int fd;
+
+	if (process->reach.open_memory)
+		return process->reach.open_memory(process->reach.context, process->pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", process->pid);
+	fd = (int)arm_call(site->warden, site->process, SYS_openat, args);
+	if (fd < 0 || site_is_waiting(site))
+		return fd;
+	close(fd);
+	return -ESRCH;
+}
+
+/* The descriptor stands for an address space, not for a process: nothing is written to another process, whatever becomes of
+ * the number. After exec it is that of nobody, and reads nothing. */
 static bool reopen_memory(struct site *site)
 {
 	struct process *process = site->process;
@@ -129,7 +149,7 @@ static bool reopen_memory(struct site *site)
 	site->has_reopened = true;
 	if (process->memory_fd >= 0)
 		close(process->memory_fd);
-	process->memory_fd = process->reach.open_memory(process->reach.context, process->pid);
+	process->memory_fd = open_memory(site);
 	return process->memory_fd >= 0;
 }
 
@@ -140,36 +160,17 @@ static long move_by_file(struct site *site, uint64_t at, void *ours, size_t byte
 	return arm_call(site->warden, site->process, is_write ? SYS_pwrite64 : SYS_pread64, args);
 }
 
-static long reach_memory(struct site *site, uint64_t at, void *ours, size_t bytes, bool is_write)
+static int move(struct site *site, uint64_t at, void *ours, size_t bytes, bool is_write)
 {
 	long moved = 0;
 
+	if (!bytes)
+		return 0;
 	if (site->process->memory_fd >= 0)
 		moved = move_by_file(site, at, ours, bytes, is_write);
 	if (moved <= 0 && reopen_memory(site))
 		moved = move_by_file(site, at, ours, bytes, is_write);
-	return moved;
-}
-
-static long move_directly(struct site *site, uint64_t at, void *ours, size_t bytes, bool is_write)
-{
-	struct iovec here = { ours, bytes }, there = { (void *)(uintptr_t)at, bytes };
-	uint64_t args[6] = { site->request->pid, (uintptr_t)&here, 1, (uintptr_t)&there, 1, 0 };
-
-	return arm_call(site->warden, site->process, is_write ? SYS_process_vm_writev : SYS_process_vm_readv,
-			args);
-}
-
-static int move(struct site *site, uint64_t at, void *ours, size_t bytes, bool is_write)
-{
-	bool is_direct = !site->process || !site->process->reach.open_memory;
-
-	if (!bytes)
-		return 0;
-	return (is_direct ? move_directly(site, at, ours, bytes, is_write)
-			  : reach_memory(site, at, ours, bytes, is_write)) == (long)bytes
-		       ? 0
-		       : -EFAULT;
+	return moved == (long)bytes ? 0 : -EFAULT;
 }
 
 int site_peek(struct site *site, uint64_t at, void *to, size_t bytes)
@@ -209,16 +210,24 @@ int site_give_fd(const struct site *site, int file, bool is_cloexec)
 	return add_fd(site, &add);
 }
 
-/* A path of the program's, as far as it is of interest: to be known, not to be followed. A string may end where its page
- * does, so no more is read than that. 0, or -errno. */
+/* Of a process that need not be one of the vGPU's, by its number: nothing comes of it but whether a name is known. */
+static int peek_by_number(struct site *site, uint64_t at, void *to, size_t bytes)
+{
+	struct iovec here = { to, bytes }, there = { (void *)(uintptr_t)at, bytes };
+	uint64_t args[6] = { site->request->pid, (uintptr_t)&here, 1, (uintptr_t)&there, 1, 0 };
+
+	return arm_call(site->warden, NULL, SYS_process_vm_readv, args) == (long)bytes ? 0 : -EFAULT;
+}
+
+/* A string may end where its page does, so no more is read than that. */
 int site_peek_path(struct site *site, uint64_t at, char *to, size_t room)
 {
 	size_t here = PAGE_BYTES - at % PAGE_BYTES, bytes = room - 1 < here ? room - 1 : here;
-	int rc = site_peek(site, at, to, bytes);
+	int rc = peek_by_number(site, at, to, bytes);
 
 	to[rc ? 0 : bytes] = 0;
 	if (!rc && strlen(to) == bytes && bytes < room - 1)
-		rc = site_peek(site, at + bytes, to + bytes, room - 1 - bytes);
+		rc = peek_by_number(site, at + bytes, to + bytes, room - 1 - bytes);
 	to[room - 1] = 0;
 	return rc;
 }

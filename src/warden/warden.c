@@ -65,8 +65,8 @@ static int start(struct warden *warden, struct bf_error *err)
 	warden->gate_vgpu = gate_vgpu_add(warden->gate);
 	if (!warden->ledger || !warden->gate_vgpu)
 		return bf_fail(err, ENOMEM, "warden: out of memory");
-	warden->owner = hand_new(err);
-	warden->arm = warden->owner ? hand_new(err) : NULL;
+	warden->owner = hand_new("belfry-hand", err);
+	warden->arm = warden->owner ? hand_new("belfry-arm", err) : NULL;
 	if (!warden->arm)
 		return -err->code;
 	return warden->device->ops->adopt ? warden->device->ops->adopt(warden->device, warden->owner, err)
@@ -165,9 +165,11 @@ int warden_watch(struct warden *warden, int fd, uint64_t *serial)
 	return epoll_ctl(warden->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
-static bool is_still_waiting(const struct run *run, uint64_t id)
+bool site_is_waiting(const struct site *site)
 {
-	return ioctl(run->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+	uint64_t id = site->request->id;
+
+	return ioctl(site->run->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
 static void send_answer(const struct run *run, uint64_t id, struct answer answer)
@@ -299,7 +301,7 @@ static struct answer device_ioctl(struct site *site)
 	if (!rc)
 		rc = site->kind == DEVICE_FILE_MANAGED ? site_fetch_managed(site) : site_fetch(site);
 	/* If the caller died meanwhile, that may have been the memory of another process with its number. */
-	if (!rc && !is_still_waiting(site->run, site->request->id))
+	if (!rc && !site_is_waiting(site))
 		return (struct answer){ ANSWER_LATER, 0 };
 	if (rc)
 		return RETURN(rc);
@@ -336,7 +338,7 @@ static struct answer device_mmap(struct site *site)
 		site->process->has_managed = true;
 		site_refresh_managed(site, site->request->data.args[1]);
 	}
-	if (!is_still_waiting(site->run, site->request->id))
+	if (!site_is_waiting(site))
 		return (struct answer){ ANSWER_LATER, 0 };
 	answer = decide(site, decide_mmap);
 	if (answer.kind != ANSWER_PASS || site->put_fd < 0)

@@ -446,6 +446,23 @@ static int page_that_does_not_answer(void *page)
 	return -1;
 }
 
+/* A device whose files have names: then the paths that programs open are read, and reading one waits for such a page. */
+static enum device_file no_file_at(const struct device *device, const char *path)
+{
+	(void)device, (void)path;
+	return DEVICE_FILE_NONE;
+}
+
+static void add_names(struct card *card)
+{
+	static struct device_ops ops;
+
+	ops = *card->device->ops;
+	ops.file_at = no_file_at;
+	card->device->ops = &ops;
+}
+
+/* Arguments are read so that such a page is an error; a path is not. */
 static void program_has_memory_that_does_not_answer(struct actor *a)
 {
 	void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -456,8 +473,9 @@ static void program_has_memory_that_does_not_answer(struct actor *a)
 		actor_say(a, 'n');
 		return;
 	}
+	CHECK_EQUAL(actor_call(a->control, RM_ESC_ALLOC, page, 48), -EFAULT);
 	actor_say(a, 'y');
-	actor_call(a->control, RM_ESC_ALLOC, page, 48);
+	open(page, O_RDWR);
 	CHECK(!"an answer");
 }
 
@@ -499,6 +517,7 @@ static void program_whose_memory_does_not_answer_is_ended_and_holds_up_no_stop(v
 	pthread_t looking, serving;
 	char said;
 
+	setup.change = add_names;
 	stage_start_as(&s, &setup, program_has_memory_that_does_not_answer, 0);
 	while (read_nothing(s.hear, &said))
 		stage_serve(&s, 1);
@@ -524,13 +543,14 @@ static void program_whose_memory_does_not_answer_is_ended_and_holds_up_no_stop(v
 /* The same for a run that another thread ends meanwhile: the warden is not kept waiting. */
 static void run_whose_memory_does_not_answer_can_be_ended(void)
 {
+	struct warden_options options = { .mem_bytes = 8 * MIB, .interleave = -1 };
 	struct stage s;
 	struct caller caller = { .stage = &s };
 	uint64_t before_ns;
 	pthread_t ending;
 	char said;
 
-	stage_start(&s, 8 * MIB, program_has_memory_that_does_not_answer, 0);
+	stage_start_changed(&s, &options, add_names, program_has_memory_that_does_not_answer, 0);
 	while (read_nothing(s.hear, &said))
 		stage_serve(&s, 1);
 	if (said == 'n')

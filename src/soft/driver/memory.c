@@ -146,7 +146,8 @@ struct hw_memory *memory_find(const struct client *client, uint32_t handle)
 	return object ? hw_memory_get(object->memory.block->hw) : NULL;
 }
 
-/* NV_MEMORY_ALLOCATION_PARAMS: 0x40 is where its attributes say, 0x3e is host memory. */
+/* NV_MEMORY_ALLOCATION_PARAMS: 0x40 is video memory, and its attributes must not say otherwise, as with the driver
+ * (video_mem.c); 0x3e is host memory. */
 uint32_t memory_alloc(struct site *site, uint32_t gpu, struct object **object)
 {
 	const struct rm_layout *layout = site->driver->layout;
@@ -157,7 +158,9 @@ uint32_t memory_alloc(struct site *site, uint32_t gpu, struct object **object)
 	if (site->call->params_bytes != layout->memory_size)
 		return RM_ERR_INVALID_ARGUMENT;
 	wish.bytes = get64(params + layout->memory_bytes);
-	wish.is_vidmem = site->rm.class_id == 0x40 && !(get32(params + layout->memory_attr) & ATTR_LOCATION);
+	wish.is_vidmem = site->rm.class_id == 0x40;
+	if (wish.is_vidmem && get32(params + layout->memory_attr) & ATTR_LOCATION)
+		return RM_ERR_INVALID_ARGUMENT;
 	status = memory_make(site->driver, gpu, site->rm.class_id, &wish, object);
 	if (status)
 		return status;
