@@ -108,6 +108,7 @@ const struct rm_class *rm_class_find(uint32_t id);
 #define RM_CTRL_GET_EXPORT_OBJECT_INFO 0x00003d08u
 #define RM_CTRL_EXPORT_OBJECTS_TO_FD 0x00003d0bu
 #define RM_CTRL_IMPORT_OBJECTS_FROM_FD 0x00003d0cu
+#define RM_CTRL_GET_GID_INFO 0x2080014au
 #define RM_CTRL_GET_PIDS 0x2080018du
 #define RM_CTRL_GET_PID_INFO 0x2080018eu
 /* Any client may issue this one on its own channels, so a program could undo what Belfry did with it. */

@@ -203,8 +203,11 @@ static void stop(struct vgpu *vgpu)
 {
 	struct bf_error err = { 0 };
 
-	if (warden_stop(vgpu->warden, &err))
-		bf_log(BF_LOG_WARN, "%s: %s", vgpu->name, err.text);
+	if (!warden_stop(vgpu->warden, &err))
+		return;
+	/* Another vGPU is about to have the GPU: a program that cannot be stopped would share it. */
+	bf_log(BF_LOG_ERROR, "%s: %s; its programs are ended", vgpu->name, err.text);
+	warden_end_processes(vgpu->warden, "it cannot be stopped");
 }
 
 static void set_turns(struct vgpu *vgpu, const struct sched_order *order)

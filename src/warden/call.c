@@ -183,6 +183,9 @@ static struct answer alloc_device(struct site *site)
 		memcpy(&instance, site->params.now + layout->device_instance, sizeof(instance));
 	if (instance != site->warden->device->instance)
 		return site_refuse(site, RM_ERR_INVALID_DEVICE, "another GPU than this vGPU's");
+	/* Channels are stopped through the subdevice of their device: with one device there is no doubt which that is. */
+	if (ledger_has_class(site->warden->ledger, site->call.client, site->call.class_id))
+		return site_refuse(site, RM_ERR_INSUFFICIENT_RESOURCES, "a second device in one client");
 	answer = alloc_plain(site, RM_KIND_DEVICE, 0);
 	if (!answer.value && !site_status_of(site))
 		client_find(site->warden, site->call.client)->device = site->call.object;
@@ -272,7 +275,7 @@ static bool names_known_clients(const struct site *site, const struct rm_class *
 		if (class->client_at[i] < 0 || site->params.bytes < class->client_at[i] + sizeof(client))
 			continue;
 		memcpy(&client, site->params.now + class->client_at[i], sizeof(client));
-		if (client && !client_find(site->warden, client))
+		if (client && !client_of_user(site, client))
 			return false;
 	}
 	return true;

@@ -194,6 +194,8 @@ struct answer site_alloc_channel(struct site *site)
 	struct warden *warden = site->warden;
 	const struct rm_layout *layout = warden->device->layout;
 	struct client *client = client_find(warden, site->call.client);
+	const struct ledger_object *parent =
+		ledger_find(warden->ledger, site->call.client, site->call.parent);
 	struct ledger_object *object = NULL;
 	struct bf_error err = { 0 };
 	struct channel *channel;
@@ -202,6 +204,9 @@ struct answer site_alloc_channel(struct site *site)
 
 	if (site->params.bytes < layout->channel_userd_offset + sizeof(offset))
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
+	/* The driver would make a group of its own for it, whose turns we could not set. */
+	if (!parent || parent->kind != RM_KIND_GROUP)
+		return site_refuse(site, RM_ERR_INVALID_OBJECT_PARENT, "a channel without a group");
 	memcpy(&memory, site->params.now + layout->channel_userd_memory, sizeof(memory));
 	memcpy(&offset, site->params.now + layout->channel_userd_offset, sizeof(offset));
 	memcpy(&error_memory, site->params.now + layout->channel_error_memory, sizeof(error_memory));
@@ -308,18 +313,50 @@ struct disable_list {
 	int rc;
 };
 
-static void disable_send(struct disable_list *list)
+static int disable(const struct disable_list *list, uint32_t first, uint32_t count)
 {
 	const struct rm_layout *layout = list->warden->device->layout;
-	int rc;
+	cleanup_free uint8_t *params = calloc(1, layout->disable_size);
 
-	if (!list->count)
-		return;
-	list->params[0] = list->is_disabled;
-	memcpy(list->params + layout->disable_count, &list->count, sizeof(list->count));
-	rc = client_control(list->warden, list->client, list->client->subdevice, RM_CTRL_DISABLE_CHANNELS,
-			    list->params, layout->disable_size);
-	if (rc && rc != -EBADF) /* its file is being closed: the client dies, and its channels with it */
+	if (!params)
+		return -ENOMEM;
+	params[0] = list->is_disabled;
+	memcpy(params + layout->disable_count, &count, sizeof(count));
+	memcpy(params + layout->disable_clients, list->params + layout->disable_clients + 4 * first,
+	       4 * count);
+	memcpy(params + layout->disable_channels, list->params + layout->disable_channels + 4 * first,
+	       4 * count);
+	return client_control(list->warden, list->client, list->client->subdevice, RM_CTRL_DISABLE_CHANNELS,
+			      params, layout->disable_size);
+}
+
+/* The driver frees channels with the address space or the context share that they use, and the ledger does not know. One
+ * that is not there need not be stopped. */
+static bool is_there(const struct disable_list *list, uint32_t index)
+{
+	uint32_t handle;
+
+	memcpy(&handle, list->params + list->warden->device->layout->disable_channels + 4 * index,
+	       sizeof(handle));
+	return client_has_object(list->warden, list->client, handle);
+}
+
+static void disable_send(struct disable_list *list)
+{
+	int rc = list->count ? disable(list, 0, list->count) : 0;
+
+	if (rc == -EBADF) /* its file is being closed: the client dies, and its channels with it */
+		rc = 0;
+	if (rc > 0) {
+		rc = 0;
+		for (uint32_t i = 0; i < list->count; i++) {
+			int one = disable(list, i, 1);
+
+			if (one && is_there(list, i))
+				rc = one;
+		}
+	}
+	if (rc)
 		list->rc = rc;
 	list->count = 0;
 }

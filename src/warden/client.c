@@ -25,6 +25,13 @@ bool client_has_room(const struct warden *warden)
 	return count < CLIENTS_MAX;
 }
 
+struct client *client_of_user(const struct site *site, uint32_t handle)
+{
+	struct client *client = client_find(site->warden, handle);
+
+	return client && client->uid == site->process->uid ? client : NULL;
+}
+
 struct client *client_add(struct site *site, uint32_t handle)
 {
 	struct client *client = calloc(1, sizeof(*client));
@@ -32,7 +39,11 @@ struct client *client_add(struct site *site, uint32_t handle)
 	if (!client)
 		return NULL;
 	*client = (struct client){
-		.handle = handle, .pid = site->process->pid, .file = site->file, .next = site->warden->clients
+		.handle = handle,
+		.pid = site->process->pid,
+		.uid = site->process->uid,
+		.file = site->file,
+		.next = site->warden->clients,
 	};
 	site->warden->clients = client;
 	return client;

@@ -127,7 +127,7 @@ static bool is_own_client(const struct site *site, const struct rm_control *cont
 	if (control->client_at < 0 || site->params.bytes < control->client_at + sizeof(client))
 		return true;
 	memcpy(&client, site->params.now + control->client_at, sizeof(client));
-	return !client || client_find(site->warden, client);
+	return !client || client_of_user(site, client);
 }
 
 /* Controls of the software GPU's own, and those that the operator permits. */
@@ -152,7 +152,7 @@ struct answer site_control_call(struct site *site)
 	if (site->call.flags)
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a control with flags");
 	if (!control)
-		return site->is_permitted ? RETURN(site_perform(site)) : unknown_call(site);
+		return site->is_permitted ? MAKE : unknown_call(site);
 	if (control->is_sized && site->params.bytes != control->bytes && control->way != RM_WAY_REFUSED &&
 	    control->way != RM_WAY_ANSWERED)
 		return site_status(site, RM_ERR_INVALID_PARAM_STRUCT);
@@ -160,7 +160,7 @@ struct answer site_control_call(struct site *site)
 		return site_refuse(site, RM_ERR_INVALID_CLIENT, "a client that is not this vGPU's");
 	switch (control->way) {
 	case RM_WAY_COPY:
-		return RETURN(site_perform(site));
+		return MAKE;
 	case RM_WAY_OWN:
 		return own_call(site);
 	case RM_WAY_ANSWERED:

@@ -99,6 +99,8 @@ struct device {
 	uint32_t instance; /* what programs call it when they allocate the device object */
 	uint32_t client;   /* our own with the driver: nothing of it is a program's */
 	char driver_version[32];
+	uint8_t uuid[16]; /* as the managed-memory device has it; has_uuid: it is known */
+	bool has_uuid;
 	unsigned index; /* N of nvidiaN */
 	int gpu_fd;	/* a file of the GPU's, for calls that say nothing of the file they are made on */
 	int end_fd;	/* hangs up when the device is gone; -1: it stays */

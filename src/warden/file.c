@@ -17,10 +17,10 @@
 /* Descriptors of ours. A library opens a file for each client. */
 enum { EACH_HOLDS = 2, PATH_ROOM = 32 };
 
-struct devfile *devfile_by_inode(const struct warden *warden, uint64_t inode)
+static struct devfile *find_pipe(const struct warden *warden, const struct stat *st)
 {
 	for (struct devfile *f = warden->files; f; f = f->next)
-		if (f->inode == inode)
+		if (f->inode == st->st_ino && f->device == st->st_dev)
 			return f;
 	return NULL;
 }
@@ -56,7 +56,7 @@ int site_look(struct site *site, int fd, enum device_file *kind, struct devfile 
 	if (failure)
 		return failure;
 	if (S_ISFIFO(st.st_mode))
-		*file = devfile_by_inode(warden, st.st_ino);
+		*file = find_pipe(warden, &st);
 	else
 		*kind = warden->device->ops->classify(warden->device, &st);
 	if (*kind == DEVICE_FILE_CONTROL || *kind == DEVICE_FILE_MANAGED)
@@ -134,9 +134,10 @@ static struct devfile *devfile_open(struct warden *warden, enum device_file kind
 	*rc = file->fd < 0 ? file->fd : pipe2(ends, O_CLOEXEC | O_NONBLOCK) ? -errno : 0;
 	file->pipe_fd = ends[1];
 	*program_end = ends[0];
-	if (!*rc && fstat(ends[0], &st))
-		*rc = -errno;
+	if (!*rc)
+		*rc = -file_look(ends[0], "", &st);
 	if (!*rc) {
+		file->device = st.st_dev;
 		file->inode = st.st_ino;
 		return file;
 	}
@@ -266,10 +267,47 @@ void devfile_unkeep(struct devfile *file, struct ledger *ledger)
 	free(last);
 }
 
-void devfile_drop(struct devfile *file, struct ledger *ledger, uint64_t base, uint64_t bytes, bool with_range)
+/* What a mapping has left of it: before the range, after it, both or nothing. A part keeps the memory as the whole did. */
+static bool trim(struct devfile *file, struct kept_block *kept, uint64_t base, uint64_t bytes)
+{
+	uint64_t end = base + bytes, kept_end = kept->base + kept->bytes;
+	struct kept_block after = { .block = kept->block, .base = end, .bytes = kept_end - end };
+
+	/* Without memory for a second part the whole stays charged. */
+	if (kept->base < base && kept_end > end && devfile_keep(file, &after))
+		return true;
+	if (kept->base < base) {
+		kept->bytes = base - kept->base;
+		return true;
+	}
+	if (kept_end > end) {
+		kept->base = end;
+		kept->bytes = kept_end - end;
+		return true;
+	}
+	return false;
+}
+
+void devfile_unmapped(struct devfile *file, struct ledger *ledger, uint64_t base, uint64_t bytes)
 {
 	for (struct kept_block **at = &file->kept, *found; (found = *at);) {
-		if (found->base >= base && found->base - base < bytes && (found->block || with_range)) {
+		bool overlaps = found->block && bytes && found->base < base + bytes &&
+				base < found->base + found->bytes;
+
+		if (!overlaps || trim(file, found, base, bytes)) {
+			at = *at == found ? &found->next : at;
+			continue;
+		}
+		*at = found->next;
+		ledger_drop(ledger, found->block);
+		free(found);
+	}
+}
+
+void devfile_drop(struct devfile *file, struct ledger *ledger, uint64_t base, uint64_t bytes)
+{
+	for (struct kept_block **at = &file->kept, *found; (found = *at);) {
+		if (found->base >= base && found->base - base < bytes) {
 			*at = found->next;
 			if (found->block)
 				ledger_drop(ledger, found->block);
@@ -331,7 +369,8 @@ void devfile_gone(struct warden *warden, struct devfile *file)
 	close(fd);
 	pthread_mutex_lock(&warden->lock);
 	forget_clients(warden, file);
-	devfile_drop(file, warden->ledger, 0, UINT64_MAX, true);
+	devfile_drop(file, warden->ledger, 0, UINT64_MAX);
+	ledger_set_managed(warden->ledger, ledger_managed(warden->ledger) - file->left_bytes);
 	for (at = &warden->files; *at != file; at = &(*at)->next)
 		;
 	*at = file->next;

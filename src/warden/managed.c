@@ -42,20 +42,25 @@ static uint32_t get32(const struct site *site, int at)
 	return value;
 }
 
-static struct answer perform(struct site *site)
+int managed_perform(struct site *site)
 {
 	struct device *device = site->warden->device;
 	const struct rm_uvm_call *call = site->managed;
 	int none = -1, rc;
 
 	if (!device->ops->managed_call)
-		return RETURN(-EINVAL);
+		return -EINVAL;
 	if (call->fd_at >= 0) /* the driver does not look at it */
 		memcpy(site->arg.now + call->fd_at, &none, sizeof(none));
 	rc = device->ops->managed_call(device, site->warden->owner, site->file->fd, call->cmd, site->arg.now);
 	if (call->fd_at >= 0)
 		memcpy(site->arg.now + call->fd_at, site->arg.before + call->fd_at, sizeof(none));
-	return RETURN(rc);
+	return rc;
+}
+
+static struct answer perform(struct site *site)
+{
+	return RETURN(managed_perform(site));
 }
 
 static struct answer initialize(struct site *site)
@@ -70,25 +75,37 @@ static struct answer initialize(struct site *site)
 	return answer;
 }
 
-/* The mapping keeps the memory, whatever becomes of the object that names it. */
+/* The mapping keeps the memory, whatever becomes of the object that names it. It takes the place of what was mapped there. */
+static void note_mapping(struct site *site, const struct kept_block *mapping)
+{
+	struct ledger *ledger = site->warden->ledger;
+
+	devfile_unmapped(site->file, ledger, mapping->base, mapping->bytes);
+	/* Without memory for a note it is kept for good. */
+	if (mapping->block && !devfile_keep(site->file, mapping))
+		ledger_drop(ledger, mapping->block);
+}
+
 static struct answer map_external(struct site *site)
 {
 	const struct rm_uvm_call *call = site->managed;
 	const struct ledger_object *object =
 		ledger_find(site->warden->ledger, get32(site, call->client_at), get32(site, call->object_at));
-	struct kept_block kept = { .block = object ? object->block : NULL,
-				   .base = get64(site, call->base_at),
-				   .bytes = get64(site, call->length_at) };
+	struct kept_block mapping = { .block = object ? object->block : NULL,
+				      .base = get64(site, call->base_at),
+				      .bytes = get64(site, call->length_at) };
 	struct answer answer;
 
 	if (!object &&
 	    !client_has_own_pages(site->warden, get32(site, call->client_at), get32(site, call->object_at)))
 		return site_status(site, RM_ERR_INVALID_OBJECT_HANDLE);
-	if (kept.block && devfile_keep(site->file, &kept))
-		return RETURN(-ENOMEM);
+	if (mapping.block)
+		ledger_keep(mapping.block);
 	answer = perform(site);
-	if (kept.block && (answer.value || site_status_of(site)))
-		devfile_unkeep(site->file, site->warden->ledger);
+	if (!answer.value && !site_status_of(site))
+		note_mapping(site, &mapping);
+	else if (mapping.block)
+		ledger_drop(site->warden->ledger, mapping.block);
 	return answer;
 }
 
@@ -122,7 +139,10 @@ static struct answer unmap(struct site *site)
 
 	if (answer.value || site_status_of(site))
 		return answer;
-	devfile_drop(site->file, site->warden->ledger, base, bytes, site->managed->cmd == RM_UVM_FREE);
+	if (site->managed->cmd == RM_UVM_FREE)
+		devfile_drop(site->file, site->warden->ledger, base, bytes);
+	else
+		devfile_unmapped(site->file, site->warden->ledger, base, bytes);
 	return answer;
 }
 
@@ -145,6 +165,14 @@ static struct answer own_call(struct site *site)
 	}
 }
 
+/* A GPU that is not registered cannot be named in any other call. */
+static bool is_own_gpu(const struct site *site)
+{
+	const struct device *device = site->warden->device;
+
+	return !device->has_uuid || !memcmp(site->arg.now, device->uuid, sizeof(device->uuid));
+}
+
 struct answer site_managed_call(struct site *site)
 {
 	const struct rm_uvm_call *call = site->managed;
@@ -154,9 +182,11 @@ struct answer site_managed_call(struct site *site)
 	if (call->way == RM_WAY_ANSWERED)
 		return site_status(site, RM_OK);
 	if (call->client_at >= 0 && get32(site, call->client_at) &&
-	    !client_find(site->warden, get32(site, call->client_at)))
-		return site_refuse(site, RM_ERR_INVALID_CLIENT, "a client of another vGPU");
-	return own_call(site);
+	    !client_of_user(site, get32(site, call->client_at)))
+		return site_refuse(site, RM_ERR_INVALID_CLIENT, "a client of another vGPU or user");
+	if (call->cmd == RM_UVM_REGISTER_GPU && !is_own_gpu(site))
+		return site_refuse(site, RM_ERR_INVALID_DEVICE, "another GPU than this vGPU's");
+	return call->way == RM_WAY_COPY && call->cmd != RM_UVM_CREATE_EXTERNAL_RANGE ? MAKE : own_call(site);
 }
 
 /* The names under which mappings of our managed-memory files stand in /proc/PID/maps. */
@@ -202,17 +232,19 @@ static uint64_t mapped_bytes(const struct names *names, const char *line)
 	return 0;
 }
 
-/* What it has mapped; as it was if that cannot be seen. Without the lock. */
+/* What it has mapped; no less than before where that cannot be seen. Without the lock. */
 static uint64_t managed_bytes_of(struct process *process, const struct names *names)
 {
 	char *text = process_read(process, "maps", MAPS_MOST_BYTES), *rest = text;
+	size_t length = text ? strlen(text) : 0;
 	uint64_t total = 0;
 
-	if (!text)
-		return process->managed_bytes;
-	for (char *line; (line = strsep(&rest, "\n"));)
+	for (char *line; length && (line = strsep(&rest, "\n"));)
 		total += mapped_bytes(names, line);
 	free(text);
+	/* Nothing to read, as where the first thread has ended, and not all of it are no evidence of less. */
+	if (!length || length >= MAPS_MOST_BYTES)
+		return total > process->managed_bytes ? total : process->managed_bytes;
 	return total;
 }
 
@@ -233,7 +265,7 @@ static void refresh(struct warden *warden)
 	for (struct process *p = warden->processes; p; p = p->next) {
 		uint64_t bytes;
 
-		if (!p->has_managed)
+		if (!p->managed_serial)
 			continue;
 		bytes = managed_bytes_of(p, &names);
 		pthread_mutex_lock(&warden->lock);
@@ -246,7 +278,7 @@ static void refresh(struct warden *warden)
 static bool has_any(const struct warden *warden)
 {
 	for (const struct process *p = warden->processes; p; p = p->next)
-		if (p->has_managed)
+		if (p->managed_serial)
 			return true;
 	return false;
 }
@@ -285,18 +317,35 @@ void site_refresh_managed(struct site *site, uint64_t bytes)
 		refresh(site->warden);
 }
 
+/* Another process may share the memory of one that has ended, and then has the mappings still: they count until the file is
+ * closed. */
+void managed_left(struct process *process)
+{
+	struct devfile *file =
+		process->managed_serial ? devfile_by_serial(process->warden, process->managed_serial) : NULL;
+	uint64_t bytes = process->managed_bytes;
+
+	if (file)
+		file->left_bytes += bytes;
+	else
+		set_managed(process, 0);
+}
+
 /* libcuda reports a refused mapping as CUDA_ERROR_UNKNOWN whatever the reason given (measured, see
  * docs/driver.md); the context stays good. */
 struct answer site_mmap_managed(struct site *site, uint64_t bytes)
 {
 	struct warden *warden = site->warden;
 
+	if (site->process->managed_serial && site->process->managed_serial != site->file->serial)
+		return RETURN(-EINVAL); /* a library has one, and what is mapped is told by process */
 	if (bytes > ledger_room(warden->ledger) || !site_may_have(site, bytes)) {
 		warden->refusals++;
 		bf_log(BF_LOG_INFO, "process %d: %llu bytes of managed memory refused", site->process->pid,
 		       (unsigned long long)bytes);
 		return RETURN(-ENOMEM);
 	}
+	site->process->managed_serial = site->file->serial;
 	set_managed(site->process, site->process->managed_bytes + bytes);
 	if (site->is_in_place)
 		return PASS;

@@ -33,6 +33,7 @@ enum {
 	IMPORTS_SIZE = IMPORTS_COUNT_AT + 4,
 	INFO_FD_AT = 0,
 	HANDLE_INFO_CLASS = 2,
+	PIECE = 64 << 10,
 };
 
 static uint32_t get32(const struct site *site, size_t at)
@@ -62,6 +63,13 @@ static struct answer refuse_memory(struct site *site, uint64_t bytes)
 	return site_status(site, RM_ERR_NO_MEMORY);
 }
 
+/* What it takes of the card: the driver gives its memory out in pieces of 64 KiB, and reports smaller ones as they were
+ * asked for (video_mem.c). */
+static uint64_t bytes_taken(uint64_t bytes)
+{
+	return bytes > UINT64_MAX - PIECE ? UINT64_MAX : (bytes + PIECE - 1) & ~(uint64_t)(PIECE - 1);
+}
+
 static uint64_t bytes_asked(const struct site *site)
 {
 	uint64_t bytes;
@@ -83,6 +91,7 @@ struct answer site_alloc_vidmem(struct site *site)
 {
 	struct ledger *ledger = site->warden->ledger;
 	const struct rm_call *call = &site->call;
+	struct ledger_object *object;
 	uint64_t bytes;
 	bool fits;
 	int rc;
@@ -90,7 +99,7 @@ struct answer site_alloc_vidmem(struct site *site)
 	if (site->params.bytes < site->warden->device->layout->memory_bytes + sizeof(bytes))
 		return site_refuse(site, RM_ERR_INVALID_ARGUMENT, "memory without a size");
 	bytes = bytes_asked(site);
-	fits = bytes <= ledger_room(ledger);
+	fits = bytes_taken(bytes) <= ledger_room(ledger);
 	if (!fits && site_waits_for_room(site, bytes))
 		return (struct answer){ ANSWER_LATER, 0 };
 	if (!fits || !site_may_have(site, bytes))
@@ -99,15 +108,39 @@ struct answer site_alloc_vidmem(struct site *site)
 	if (rc || site_status_of(site))
 		return RETURN(rc);
 	bytes = bytes_asked(site);
-	if (bytes > ledger_room(ledger)) {
+	if (bytes_taken(bytes) > ledger_room(ledger)) {
 		site_undo(site);
 		return refuse_memory(site, bytes);
 	}
-	if (ledger_add(ledger, call->client, call->parent, call->object, call->class_id, RM_KIND_VIDMEM,
-		       bytes))
-		return RETURN(0);
-	site_undo(site);
-	return RETURN(-ENOMEM);
+	object = ledger_add(ledger, call->client, call->parent, call->object, call->class_id, RM_KIND_VIDMEM,
+			    bytes_taken(bytes));
+	if (!object) {
+		site_undo(site);
+		return RETURN(-ENOMEM);
+	}
+	object->bytes = bytes; /* as the driver counts it */
+	return RETURN(0);
+}
+
+static int handle_class(struct warden *warden, struct client *client, uint32_t object, uint32_t *class_id)
+{
+	struct { /* NV0000_CTRL_CLIENT_GET_HANDLE_INFO_PARAMS */
+		uint32_t object, index;
+		uint64_t result;
+	} params = { object, HANDLE_INFO_CLASS, 0 };
+	int rc = client_control(warden, client, client->handle, RM_CTRL_ROOT_GET_HANDLE_INFO, &params,
+				sizeof(params));
+
+	*class_id = (uint32_t)params.result;
+	return rc;
+}
+
+bool client_has_object(struct warden *warden, struct client *client, uint32_t handle)
+{
+	uint32_t class_id;
+	int rc = handle_class(warden, client, handle, &class_id);
+
+	return rc <= 0 || rc == RM_ERR_NOT_SUPPORTED;
 }
 
 /* The one call that passes makes such objects, and can be made to make others: so the driver is asked. What it says stays
@@ -115,15 +148,10 @@ struct answer site_alloc_vidmem(struct site *site)
 bool client_has_own_pages(struct warden *warden, uint32_t handle, uint32_t object)
 {
 	struct client *client = client_find(warden, handle);
-	struct { /* NV0000_CTRL_CLIENT_GET_HANDLE_INFO_PARAMS */
-		uint32_t object, index;
-		uint64_t result;
-	} params = { object, HANDLE_INFO_CLASS, 0 };
+	uint32_t class_id;
 
-	return client &&
-	       !client_control(warden, client, handle, RM_CTRL_ROOT_GET_HANDLE_INFO, &params,
-			       sizeof(params)) &&
-	       rm_class_find((uint32_t)params.result)->kind == RM_KIND_OS_MEMORY;
+	return client && !handle_class(warden, client, object, &class_id) &&
+	       rm_class_find(class_id)->kind == RM_KIND_OS_MEMORY;
 }
 
 /* Another name for an object of a client of this vGPU. What others have is not to be had: the driver would refuse it too,
@@ -135,8 +163,8 @@ struct answer site_duplicate(struct site *site)
 	struct ledger_object *source = ledger_find(ledger, call->source_client, call->source_object);
 	int rc;
 
-	if (!client_find(site->warden, call->source_client))
-		return site_refuse(site, RM_ERR_INVALID_CLIENT, "an object of another vGPU");
+	if (!client_of_user(site, call->source_client))
+		return site_refuse(site, RM_ERR_INVALID_CLIENT, "an object of another vGPU or user");
 	if (call->object && ledger_find(ledger, call->client, call->object))
 		return site_refuse(site, RM_ERR_INSERT_DUPLICATE_NAME, "a handle that is in use");
 	if (source && (source->kind == RM_KIND_CHANNEL || source->kind == RM_KIND_DOORBELL))

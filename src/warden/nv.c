@@ -31,6 +31,7 @@ enum {
 	SHARE_REVOKE = 1,	    /* remove from them: rs_access.h */
 	SHARE_COMPOSE = 4,	    /* add to the policies that are there */
 	FB_TOTAL_INDEX = 0x08,
+	GID_BINARY = 2,
 };
 
 #define OWN_BELL 0xbe1f0003u
@@ -306,6 +307,18 @@ static int find_instance(struct nv *nv, struct bf_error *err)
 	return nv->road->why_not(nv, (int)nv->device.index, ENODEV, err);
 }
 
+/* Where the driver does not tell it, nothing is checked by it. */
+static void learn_uuid(struct nv *nv)
+{
+	struct { /* NV2080_CTRL_GPU_GET_GID_INFO_PARAMS */
+		uint32_t index, flags, length;
+		uint8_t data[256];
+	} gid = { .flags = GID_BINARY };
+
+	nv->device.has_uuid = !own_control(nv, OWN_SUBDEVICE, RM_CTRL_GET_GID_INFO, &gid, sizeof(gid));
+	memcpy(nv->device.uuid, gid.data, sizeof(nv->device.uuid));
+}
+
 static int make_objects(struct nv *nv, struct bf_error *err)
 {
 	static const uint32_t bells[] = { 0xc761, 0xc661, 0xc561, 0xc461 };
@@ -334,6 +347,7 @@ static int make_objects(struct nv *nv, struct bf_error *err)
 		return bf_fail(err, EIO, "GPU %u: the driver gives no doorbell (0x%x)", nv->device.index,
 			       (unsigned)rc);
 	nv->device.bell = bell;
+	learn_uuid(nv);
 	memcpy(fb, fb_query, sizeof(fb_query));
 	rc = own_control(nv, OWN_SUBDEVICE, RM_CTRL_FB_GET_INFO_V2, fb, layout->fb_info_size);
 	if (rc)

@@ -34,6 +34,7 @@ static struct process *process_new(struct warden *warden, const struct run *run,
 	process->reach = run->reach;
 	process->memory_fd = -1;
 	process->pid = pid;
+	process->uid = bf_euid_of(pid);
 	process->pidfd = bf_pidfd_open(pid);
 	process->gate = process->pidfd >= 0 ? gate_program_add(warden->gate_vgpu) : NULL;
 	if (!process->gate || warden_watch(warden, process->pidfd, &process->serial)) {
@@ -48,6 +49,14 @@ static struct process *process_new(struct warden *warden, const struct run *run,
 	warden->processes = process;
 	bf_log(BF_LOG_DEBUG, "process %d is here", pid);
 	return process;
+}
+
+void warden_end_processes(struct warden *warden, const char *why)
+{
+	pthread_mutex_lock(&warden->lock);
+	for (struct process *p = warden->processes; p; p = p->next)
+		process_end(p, why);
+	pthread_mutex_unlock(&warden->lock);
 }
 
 struct process *process_by_pid(const struct warden *warden, pid_t pid)
@@ -112,7 +121,7 @@ void process_gone(struct warden *warden, struct process *process)
 	gate_program_remove(process->gate);
 	expected_gone(process);
 	standins_gone(process);
-	ledger_set_managed(warden->ledger, ledger_managed(warden->ledger) - process->managed_bytes);
+	managed_left(process);
 	if (process->memory_fd >= 0)
 		close(process->memory_fd);
 	close(process->pidfd); /* and with it the epoll entry */

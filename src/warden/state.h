@@ -50,11 +50,12 @@ struct process {
 	uint64_t serial;
 	uint32_t run; /* run::number */
 	pid_t pid;
+	int64_t uid; /* its effective user when it was met */
 	int pidfd;
 	struct warden_reach reach; /* of its run; no functions: directly */
 	int memory_fd;		   /* /proc/PID/mem, or -1 */
 	bool is_ending;		   /* we killed it */
-	bool has_managed;	   /* it has mapped the managed-memory device */
+	uint64_t managed_serial;   /* of the managed-memory file that it maps; 0: it has mapped none */
 	uint64_t event_files[PROCESS_FILES /
 			     64]; /* its descriptors of a GPU's file that events were asked for on: bits */
 	struct gate_program *gate;
@@ -79,21 +80,24 @@ struct kept_block {
 struct devfile {
 	uint64_t serial;       /* of the pipe */
 	uint64_t event_serial; /* of the driver's file, once the program has asked for events on it; 0: not */
-	uint64_t inode;	       /* of the pipe */
-	int pipe_fd;	       /* our end: an error is reported when the other end is closed */
-	int fd;		       /* the driver's file */
-	enum device_file kind; /* CONTROL or MANAGED */
-	bool is_shown;	       /* the driver's file was put into a program for an mmap */
-	bool is_linked;	       /* CONTROL: others are registered with it, and keep it open in the driver */
-	uint64_t linked_to;    /* the serial of the file that it is registered with itself; 0: none */
+	dev_t device;	       /* of the pipe, as is the inode */
+	uint64_t inode;
+	int pipe_fd;		 /* our end: an error is reported when the other end is closed */
+	int fd;			 /* the driver's file */
+	enum device_file kind;	 /* CONTROL or MANAGED */
+	bool is_shown;		 /* the driver's file was put into a program for an mmap */
+	bool is_linked;		 /* CONTROL: others are registered with it, and keep it open in the driver */
+	uint64_t linked_to;	 /* the serial of the file that it is registered with itself; 0: none */
 	struct kept_block *kept; /* CONTROL: exports; MANAGED: external mappings */
-	struct devfile *next;	 /* warden::files */
+	uint64_t left_bytes; /* MANAGED: mapped by processes that have ended; others may share their memory */
+	struct devfile *next; /* warden::files */
 };
 
 /* An RM client. It lives as long as its control file. */
 struct client {
 	uint32_t handle;
-	pid_t pid; /* of the process that made it */
+	pid_t pid;   /* of the process that made it */
+	int64_t uid; /* of that process */
 	struct devfile *file;
 	uint32_t device;
 	uint32_t subdevice;  /* through which its channels are stopped; 0: it has none, and no channels */
@@ -226,6 +230,7 @@ struct site {
 enum answer_kind {
 	ANSWER_PASS,   /* let the kernel do it */
 	ANSWER_RETURN, /* value is the call's result, or -errno */
+	ANSWER_MAKE, /* make the call as it is, without the lock: it changes nothing that the lock is for, and may take long */
 	ANSWER_LATER, /* none now: kept until the vGPU is resumed or room was made, or nobody waits for it any more */
 };
 struct answer {
@@ -234,6 +239,7 @@ struct answer {
 };
 #define PASS ((struct answer){ ANSWER_PASS, 0 })
 #define RETURN(rc) ((struct answer){ ANSWER_RETURN, (rc) })
+#define MAKE ((struct answer){ ANSWER_MAKE, 0 })
 
 /* Names of ours in a program's client. Libraries begin theirs at 0x5c000000 (recorded); programs cannot use these. */
 enum {
@@ -299,7 +305,6 @@ int site_store(struct site *site);
 void site_drop(struct site *site); /* what was fetched; any time */
 
 /* file.c */
-struct devfile *devfile_by_inode(const struct warden *warden, uint64_t inode);
 struct devfile *devfile_by_serial(const struct warden *warden, uint64_t serial);
 /* Which of our files is at a descriptor of the program's; *kind says what is there. Without the lock. 0, or why it cannot
  * be looked at. */
@@ -318,13 +323,17 @@ void devfile_take_event(struct warden *warden, struct devfile *file);
 void devfile_gone(struct warden *warden, struct devfile *file);
 /* Keep a block for an export or a mapping; let go of what was kept for mappings that begin there. */
 int devfile_keep(struct devfile *file, const struct kept_block *what);
+/* Nothing is mapped in that range any more, of whatever was mapped there. */
+void devfile_unmapped(struct devfile *file, struct ledger *ledger, uint64_t base, uint64_t bytes);
 void devfile_unkeep(struct devfile *file, struct ledger *ledger); /* what was kept last */
-void devfile_drop(struct devfile *file, struct ledger *ledger, uint64_t base, uint64_t bytes,
-		  bool with_range);
+void devfile_drop(struct devfile *file, struct ledger *ledger, uint64_t base, uint64_t bytes);
 const struct kept_block *devfile_export(const struct devfile *file, uint32_t index);
 
 /* client.c */
 struct client *client_find(const struct warden *warden, uint32_t handle);
+/* Another client that a call names. Users of one vGPU do not share objects: the driver would let them, since all clients
+ * of a vGPU are one process's. */
+struct client *client_of_user(const struct site *site, uint32_t handle);
 bool client_has_room(const struct warden *warden);	       /* for one more */
 struct client *client_add(struct site *site, uint32_t handle); /* NULL: out of memory */
 void client_gone(struct warden *warden, struct client *client);
@@ -358,6 +367,8 @@ void site_undo(struct site *site);
 /* memory.c */
 /* Whether an object that the ledger does not know is pages of the program's own, by what the driver says. */
 bool client_has_own_pages(struct warden *warden, uint32_t client, uint32_t handle);
+/* Whether there is such an object, by what the driver says; true where it cannot be told. */
+bool client_has_object(struct warden *warden, struct client *client, uint32_t handle);
 /* How much device memory the call asks for; 0: none. With or without the lock. */
 uint64_t site_bytes_wanted(const struct site *site);
 struct answer site_alloc_vidmem(struct site *site);
@@ -398,10 +409,12 @@ void doorbell_gone(struct warden *warden, uint32_t client, uint32_t object);
 void doorbells_gone(struct process *process);
 
 /* managed.c */
+int managed_perform(struct site *site); /* with or without the lock */
 struct answer site_managed_call(struct site *site);
 struct answer site_mmap_managed(struct site *site, uint64_t bytes);
 /* Look again at what the processes have mapped, and end who has too much. Without the lock. */
 void warden_audit_managed(struct warden *warden);
+void managed_left(struct process *process); /* it has ended */
 /* So much is wanted, as a mapping or as device memory: look again at what is mapped if there is no room for it. Without
  * the lock. */
 void site_refresh_managed(struct site *site, uint64_t bytes);

@@ -307,6 +307,9 @@ static struct answer device_ioctl(struct site *site)
 		return RETURN(rc);
 	site_refresh_managed(site, site_bytes_wanted(site));
 	answer = decide(site, site->kind == DEVICE_FILE_MANAGED ? site_managed_call : site_call);
+	if (answer.kind == ANSWER_MAKE)
+		answer = RETURN(site->kind == DEVICE_FILE_MANAGED ? managed_perform(site)
+								  : site_perform(site));
 	log_call(site, answer);
 	/* What was done is done, whether the program can be told or not. */
 	if (answer.kind == ANSWER_RETURN && answer.value >= 0 && site_store(site))
@@ -335,7 +338,6 @@ static struct answer device_mmap(struct site *site)
 		if (rc)
 			return RETURN(rc);
 		site->is_in_place = site_is_in_place(site);
-		site->process->has_managed = true;
 		site_refresh_managed(site, site->request->data.args[1]);
 	}
 	if (!site_is_waiting(site))
@@ -542,7 +544,7 @@ bool warden_work(struct warden *warden)
 {
 	struct epoll_event events[WORK_AT_ONCE];
 	int count = epoll_wait(warden->epoll, events, WORK_AT_ONCE, 0);
-	bool has_runs;
+	bool has_runs, is_empty;
 
 	/* Files first: a program that closes one and then asks for memory finds what the file had free, as with the driver
 	 * itself. Then notifications: they may name the processes whose end is reported here. What an event is of may have
@@ -556,7 +558,11 @@ bool warden_work(struct warden *warden)
 	work_deferred(warden);
 	pthread_mutex_lock(&warden->lock);
 	has_runs = warden->runs;
+	is_empty = !has_runs && !warden->processes;
 	pthread_mutex_unlock(&warden->lock);
+	/* Copies of files may be elsewhere, where they are of no use. */
+	while (is_empty && warden->files)
+		devfile_gone(warden, warden->files);
 	return has_runs;
 }
 

@@ -87,6 +87,8 @@ int warden_add_run(struct warden *warden, uint32_t run, int listener, const stru
  * that are made later, fail with ENOSYS. A run that is over, or never was, is left alone but for its processes. */
 void warden_end_run(struct warden *warden, uint32_t run, const char *why);
 
+/* Kill every process that has made a driver call. */
+void warden_end_processes(struct warden *warden, const char *why);
 /* Whether any process of it is known. */
 bool warden_has_processes(struct warden *warden);
 /* The process that the driver knows the vGPU by: all of its clients, memory and channels are this one's. */

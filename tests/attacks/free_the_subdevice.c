@@ -1,6 +1,18 @@
-/* The objects through which a vGPU could be stopped are freed: the program's own subdevice; then its whole device, with a
- * second device under which a channel runs. Hold and stop must still work. */
+/* The objects through which a vGPU could be stopped are freed: the program's own subdevice; a second device of the client
+ * with a subdevice of its own; the whole device. Hold and stop must still work. */
 #include "dev.h"
+
+/* The ledger may take the last subdevice for the one that counts. */
+static void free_a_second_device(struct dev *dev)
+{
+	uint8_t device[64] = { 0 };
+	uint32_t subdevice = 0;
+
+	if (dev_alloc(dev, dev->client, DEV_MEMORY, 0x80, device, dev_layout()->device_size))
+		return; /* refused */
+	dev_alloc(dev, DEV_MEMORY, DEV_MEMORY + 1, 0x2080, &subdevice, sizeof(subdevice));
+	dev_free(dev, dev->client, DEV_MEMORY);
+}
 
 int main(void)
 {
@@ -13,6 +25,7 @@ int main(void)
 	if (!dev_beat_for(&dev, 200))
 		dev_skip("the channel does not run");
 	dev_free(&dev, DEV_DEVICE, DEV_SUBDEVICE);
+	free_a_second_device(&dev);
 	if (dev_ask("stop"))
 		dev_got("belfry stop fails now");
 	beats = dev_beat_for(&dev, 400);
