@@ -84,6 +84,10 @@ void ptx_warp_start(struct ptx_warp *warp);
 bool ptx_warp_pick(struct ptx_warp *warp);
 /* Put the running fragment aside. */
 void ptx_warp_park(struct ptx_warp *warp, enum ptx_wait wait, uint32_t barrier);
+/* Of the running fragment, these lanes wait at its pc, the others run on. */
+void ptx_warp_leave_behind(struct ptx_warp *warp, uint32_t mask, enum ptx_wait wait);
+/* Lanes that wait for lanes which are not coming go on without them; false if none of the warp waits so. */
+bool ptx_warp_force(struct ptx_warp *warp);
 void ptx_warp_split(struct ptx_warp *warp, uint32_t mask, uint32_t pc);
 void ptx_barrier_check(struct ptx_block *block, uint32_t barrier);
 void ptx_barriers_check(struct ptx_block *block);

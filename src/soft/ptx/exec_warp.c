@@ -1,35 +1,67 @@
 /* What the lanes of a warp do together. */
 #include "soft/ptx/lane.h"
 
-/* The lanes named in the member mask that still run must be here. If some are not, this fragment waits for them;
- * when nothing else can run, they are not coming, and it goes on with who is there (see ptx_warp_pick). */
-static bool gather(struct ptx_warp *w, uint32_t mask, uint32_t place)
-{
-	const uint32_t *members;
-	uint32_t wanted;
+/* Lanes with equal member masks are one operation: this is the group of the lowest lane of `mask`. Without a member
+ * mask (place PTX_NO_OPERAND) all lanes are one group. */
+struct group {
+	uint32_t lanes;	  /* that execute with this mask, and get its result */
+	uint32_t members; /* those of them that the mask names */
+	uint32_t wanted;  /* lanes that the mask names, here or not */
+};
 
-	if (place == PTX_NO_OPERAND || !w->fragment_count)
-		return true;
-	members = ptx_in(w, place);
-	wanted = members[__builtin_ctz(mask)] & w->live;
-	if (!(wanted & ~w->mask) || (w->forced & mask)) {
-		w->forced &= ~mask;
-		return true;
-	}
-	w->pc--;
-	ptx_warp_park(w, PTX_WAIT_LANES, 0);
-	return false;
-}
-
-/* Lanes that take part: active and named. */
-static uint32_t members_of(const struct ptx_warp *w, uint32_t mask, uint32_t place)
+static struct group group_of(const struct ptx_warp *w, uint32_t mask, uint32_t place)
 {
-	const uint32_t *members;
+	struct group g = { .lanes = mask, .members = mask, .wanted = mask };
+	const uint32_t *row;
 
 	if (place == PTX_NO_OPERAND)
+		return g;
+	row = ptx_in(w, place);
+	g.wanted = row[__builtin_ctz(mask)];
+	if (!(place & PTX_CONST_BIT)) {
+		g.lanes = 0;
+		for (unsigned i = 0; i < PTX_LANES; i++)
+			g.lanes |= (uint32_t)(row[i] == g.wanted) << i;
+		g.lanes &= mask;
+	}
+	g.members = g.lanes & g.wanted;
+	return g;
+}
+
+/* The lanes that execute now. A group executes when all lanes that its mask names and that still run are here, else
+ * its lanes wait for the others; when nothing else can run, those are not coming, and it goes on with the lanes that
+ * are here (see ptx_warp_pick). */
+static uint32_t gather(struct ptx_warp *w, uint32_t mask, uint32_t place)
+{
+	uint32_t waiting = 0;
+
+	if (place == PTX_NO_OPERAND || !w->fragment_count)
 		return mask;
-	members = ptx_in(w, place);
-	return mask & members[__builtin_ctz(mask)];
+	for (uint32_t left = mask; left;) {
+		struct group g = group_of(w, left, place);
+
+		if ((g.wanted & w->live & ~w->mask) && !(w->forced & g.lanes))
+			waiting |= g.lanes;
+		left &= ~g.lanes;
+	}
+	w->forced &= ~(mask & ~waiting);
+	if (!waiting)
+		return mask;
+	w->pc--;
+	if (waiting == mask) {
+		ptx_warp_park(w, PTX_WAIT_LANES, 0);
+		return 0;
+	}
+	ptx_warp_leave_behind(w, waiting, PTX_WAIT_LANES);
+	w->pc++;
+	return mask & ~waiting;
+}
+
+static void put_all(uint32_t *d, uint32_t value, uint32_t lanes)
+{
+	for (unsigned i = 0; i < PTX_LANES; i++)
+		if (lanes >> i & 1)
+			d[i] = value;
 }
 
 /* Which lane `lane` reads from, and whether that is inside of its segment (PTX ISA, shfl.sync). */
@@ -66,7 +98,8 @@ PTX_HANDLER(shuffle)
 	const uint32_t *b = ptx_in(w, op->r[3]), *c = ptx_in(w, op->r[4]);
 	uint32_t *d = ptx_out(w, op->r[0]);
 
-	if (!gather(w, mask, op->r[5]))
+	mask = gather(w, mask, op->r[5]);
+	if (!mask)
 		return;
 	memcpy(before, ptx_in(w, op->r[2]), sizeof(before));
 	for (unsigned i = 0; i < PTX_LANES; i++) {
@@ -83,25 +116,33 @@ PTX_HANDLER(shuffle)
 		ptx_pred_put(w, op->r[1], inside, mask);
 }
 
+static bool vote_answer(unsigned mode, uint32_t yes, uint32_t members)
+{
+	switch (mode) {
+	case PTX_VOTE_ALL:
+		return yes == members;
+	case PTX_VOTE_ANY:
+		return yes != 0;
+	default:
+		return !yes || yes == members;
+	}
+}
+
 PTX_HANDLER(vote)
 {
-	uint32_t members, yes, *d = ptx_out(w, op->r[0]);
-	bool answer;
+	uint32_t said = ptx_pred(w, op, 1), *d = ptx_out(w, op->r[0]);
+	struct group g;
 
-	if (!gather(w, mask, op->r[5]))
-		return;
-	members = members_of(w, mask, op->r[5]);
-	yes = ptx_pred(w, op, 1) & members;
-	if (op->mode == PTX_VOTE_BALLOT) {
-		for (unsigned i = 0; i < PTX_LANES; i++)
-			if (mask >> i & 1)
-				d[i] = yes;
-		return;
+	for (uint32_t left = gather(w, mask, op->r[5]); left; left &= ~g.lanes) {
+		uint32_t yes;
+
+		g = group_of(w, left, op->r[5]);
+		yes = said & g.members;
+		if (op->mode == PTX_VOTE_BALLOT)
+			put_all(d, yes, g.lanes);
+		else
+			ptx_pred_put(w, op->r[0], vote_answer(op->mode, yes, g.members) ? ~0u : 0, g.lanes);
 	}
-	answer = op->mode == PTX_VOTE_ALL   ? yes == members
-		 : op->mode == PTX_VOTE_ANY ? yes != 0
-					    : !yes || yes == members;
-	ptx_pred_put(w, op->r[0], answer ? ~0u : 0, mask);
 }
 
 static uint64_t match_value(const struct ptx_warp *w, const struct ptx_op *op, unsigned i)
@@ -110,24 +151,31 @@ static uint64_t match_value(const struct ptx_warp *w, const struct ptx_op *op, u
 					 : ((const uint32_t *)ptx_in(w, op->r[2]))[i];
 }
 
-PTX_HANDLER(match)
+static void match_group(struct ptx_warp *w, const struct ptx_op *op, const struct group *g)
 {
-	uint32_t members, same[PTX_LANES] = { 0 }, *d = ptx_out(w, op->r[0]);
+	uint32_t same[PTX_LANES] = { 0 }, *d = ptx_out(w, op->r[0]);
 	bool is_all;
 
-	if (!gather(w, mask, op->r[5]))
-		return;
-	members = members_of(w, mask, op->r[5]);
 	for (unsigned i = 0; i < PTX_LANES; i++)
-		for (unsigned k = 0; k < PTX_LANES && (mask >> i & 1); k++)
-			if ((members >> k & 1) && match_value(w, op, i) == match_value(w, op, k))
+		for (unsigned k = 0; k < PTX_LANES && (g->lanes >> i & 1); k++)
+			if ((g->members >> k & 1) && match_value(w, op, i) == match_value(w, op, k))
 				same[i] |= 1u << k;
-	is_all = same[__builtin_ctz(mask)] == members;
+	is_all = same[__builtin_ctz(g->lanes)] == g->members;
 	for (unsigned i = 0; i < PTX_LANES; i++)
-		if (mask >> i & 1)
-			d[i] = !op->mode ? same[i] : is_all ? members : 0;
+		if (g->lanes >> i & 1)
+			d[i] = !op->mode ? same[i] : is_all ? g->members : 0;
 	if (op->r[1] != PTX_NO_OPERAND)
-		ptx_pred_put(w, op->r[1], is_all ? ~0u : 0, mask);
+		ptx_pred_put(w, op->r[1], is_all ? ~0u : 0, g->lanes);
+}
+
+PTX_HANDLER(match)
+{
+	struct group g;
+
+	for (uint32_t left = gather(w, mask, op->r[5]); left; left &= ~g.lanes) {
+		g = group_of(w, left, op->r[5]);
+		match_group(w, op, &g);
+	}
 }
 
 static uint32_t reduce(const struct ptx_op *op, uint32_t a, uint32_t b)
@@ -153,30 +201,25 @@ static uint32_t reduce(const struct ptx_op *op, uint32_t a, uint32_t b)
 PTX_HANDLER(redux)
 {
 	const uint32_t *a = ptx_in(w, op->r[1]);
-	uint32_t members, result = 0, *d = ptx_out(w, op->r[0]);
-	bool has_one = false;
+	uint32_t *d = ptx_out(w, op->r[0]);
+	struct group g;
 
-	if (!gather(w, mask, op->r[5]))
-		return;
-	members = members_of(w, mask, op->r[5]);
-	for (unsigned i = 0; i < PTX_LANES; i++) {
-		if (!(members >> i & 1))
-			continue;
-		result = has_one ? reduce(op, result, a[i]) : a[i];
-		has_one = true;
+	for (uint32_t left = gather(w, mask, op->r[5]); left; left &= ~g.lanes) {
+		uint32_t result = 0, more;
+
+		g = group_of(w, left, op->r[5]);
+		more = g.members;
+		if (more)
+			result = a[__builtin_ctz(more)];
+		while (more &= more - 1)
+			result = reduce(op, result, a[__builtin_ctz(more)]);
+		put_all(d, result, g.lanes);
 	}
-	for (unsigned i = 0; i < PTX_LANES; i++)
-		if (mask >> i & 1)
-			d[i] = result;
 }
 
 PTX_HANDLER(activemask)
 {
-	uint32_t *d = ptx_out(w, op->r[0]);
-
-	for (unsigned i = 0; i < PTX_LANES; i++)
-		if (mask >> i & 1)
-			d[i] = mask;
+	put_all(ptx_out(w, op->r[0]), mask, mask);
 }
 
 PTX_HANDLER(warpsync)
@@ -186,16 +229,16 @@ PTX_HANDLER(warpsync)
 
 PTX_HANDLER(elect)
 {
-	uint32_t members, leader, *d = ptx_out(w, op->r[0]);
+	struct group g;
 
-	if (!gather(w, mask, op->r[5]))
-		return;
-	members = members_of(w, mask, op->r[5]);
-	leader = (uint32_t)__builtin_ctz(members ? members : mask);
-	for (unsigned i = 0; i < PTX_LANES; i++)
-		if (mask >> i & 1)
-			d[i] = leader;
-	ptx_pred_put(w, op->r[1], 1u << leader, mask);
+	for (uint32_t left = gather(w, mask, op->r[5]); left; left &= ~g.lanes) {
+		uint32_t leader;
+
+		g = group_of(w, left, op->r[5]);
+		leader = (uint32_t)__builtin_ctz(g.members ? g.members : g.lanes);
+		put_all(ptx_out(w, op->r[0]), leader, g.lanes);
+		ptx_pred_put(w, op->r[1], 1u << leader, g.lanes);
+	}
 }
 
 ptx_handler PTX_BUILT(ptx_find_warp)(unsigned family, unsigned type)

@@ -32,6 +32,12 @@ void ptx_warp_park(struct ptx_warp *w, enum ptx_wait wait, uint32_t barrier)
 	w->stop = 0;
 }
 
+void ptx_warp_leave_behind(struct ptx_warp *w, uint32_t mask, enum ptx_wait wait)
+{
+	w->mask &= ~mask;
+	add_fragment(w, w->pc, mask, wait, 0);
+}
+
 /* Some lanes go to pc; the running ones end their turn, so that the lowest is chosen. */
 void ptx_warp_split(struct ptx_warp *w, uint32_t mask, uint32_t pc)
 {
@@ -90,20 +96,48 @@ static void start_at(struct ptx_warp *w, uint32_t pc)
 	}
 }
 
+/* A pc where more than one fragment waits for lanes: together they may be all that is waited for. ~0 if none. */
+static uint32_t shared_pc(const struct ptx_warp *w)
+{
+	for (uint32_t i = 0; i < w->fragment_count; i++)
+		for (uint32_t k = 0; k < i; k++)
+			if (w->fragments[i].wait == PTX_WAIT_LANES &&
+			    w->fragments[k].wait == PTX_WAIT_LANES &&
+			    w->fragments[i].pc == w->fragments[k].pc)
+				return w->fragments[i].pc;
+	return ~0u;
+}
+
+bool ptx_warp_force(struct ptx_warp *w)
+{
+	uint32_t best = lowest(w, PTX_WAIT_LANES);
+
+	if (best == ~0u)
+		return false;
+	w->forced |= w->fragments[best].mask;
+	w->fragments[best].wait = PTX_WAIT_NOTHING;
+	return true;
+}
+
 bool ptx_warp_pick(struct ptx_warp *w)
 {
-	uint32_t best;
+	uint32_t best, pc;
 
 	if (w->mask)
 		add_fragment(w, w->pc, w->mask, PTX_WAIT_NOTHING, 0);
 	w->mask = 0;
 	best = choose(w);
 	if (best == ~0u) {
-		/* only lanes that wait for lanes: those they wait for are not coming, or wait elsewhere */
-		best = lowest(w, PTX_WAIT_LANES);
-		if (best == ~0u)
+		pc = shared_pc(w);
+		if (pc != ~0u) {
+			start_at(w, pc);
+			return true;
+		}
+		/* Only lanes that wait. Those at a barrier may be what the others wait for, and another warp may let
+		 * them go: block_step sees when none does. */
+		if (lowest(w, PTX_WAIT_BARRIER) != ~0u || !ptx_warp_force(w))
 			return false;
-		w->forced |= w->fragments[best].mask;
+		best = choose(w);
 	}
 	start_at(w, w->fragments[best].pc);
 	return true;
