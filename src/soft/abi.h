@@ -223,7 +223,10 @@ struct soft_launch {
 	uint32_t grid[3], threads[3];
 	uint32_t dynamic_shared_bytes;
 	uint32_t param_bytes; /* they follow this structure */
-	uint64_t workspace;   /* of a cooperative launch: 8 zeroed bytes of device memory */
+	uint32_t
+		stack_bytes; /* of a thread, for kernels that use one; less than PTX_STACK_BYTES counts as that */
+	uint32_t reserved;
+	uint64_t workspace; /* of a cooperative launch: 8 zeroed bytes of device memory */
 	uint64_t grid_id;
 };
 

@@ -289,7 +289,6 @@ static void unsupported_is_refused_with_line_and_name(void **state)
 	refused(HEAD
 		".extern .func malloc(.param .b64 a);\n.entry k()\n{\n.param .b64 q;\ncall malloc, (q);\n}\n",
 		"malloc");
-	refused(HEAD ".func a();\n.func b()\n{\ncall a;\n}\n.func a()\n{\ncall b;\n}\n", "recursion");
 	refused(HEAD ".entry k()\n{\n", "ends");
 	refused(".version 3.0\n.target sm_30\n", ".version: 6.0 to 9.x");
 	refused("hello", "not PTX");

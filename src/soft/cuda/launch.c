@@ -133,6 +133,7 @@ static CUresult submit(struct stream *stream, const struct op_kernel *kernel)
 				      .kernel = kernel->function->index,
 				      .dynamic_shared_bytes = kernel->dynamic_shared_bytes,
 				      .param_bytes = param_bytes };
+	size_t stack = stream->context->limits.stack;
 	uint64_t address;
 	uint8_t *at;
 	CUresult result = stream_begin(stream, CHANNEL_LAUNCH_WORDS,
@@ -143,6 +144,7 @@ static CUresult submit(struct stream *stream, const struct op_kernel *kernel)
 	memcpy(launch.grid, kernel->grid, sizeof(launch.grid));
 	memcpy(launch.threads, kernel->threads, sizeof(launch.threads));
 	launch.grid_id = ++last_grid;
+	launch.stack_bytes = (uint32_t)(stack < PTX_LOCAL_MAX_BYTES ? stack : PTX_LOCAL_MAX_BYTES);
 	at = channel_data(stream->channel, bytes, &address);
 	if (kernel->is_cooperative) /* the grid's barrier; memory of any kind will do */
 		memset(channel_data(stream->channel, SOFT_LAUNCH_ALIGN, &launch.workspace), 0,

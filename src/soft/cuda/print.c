@@ -18,7 +18,10 @@ static CUresult error_of_fault(uint16_t fault)
 	case PTX_FAULT_ASSERT:
 		return CUDA_ERROR_ASSERT;
 	case PTX_FAULT_INDEX:
+	case PTX_FAULT_CALL:
 		return CUDA_ERROR_INVALID_PC;
+	case PTX_FAULT_STACK:
+		return CUDA_ERROR_HARDWARE_STACK_ERROR;
 	default:
 		return CUDA_ERROR_LAUNCH_FAILED;
 	}

@@ -81,7 +81,9 @@ static void measure(struct hw_launch *l)
 	l->registers = warps * round_up(k->register_count * 32, 256);
 	l->shared_bytes = round_up(k->shared_bytes + l->ptx.dynamic_shared_bytes, 128) +
 			  HW_BLOCK_SHARED_BYTES;
-	l->host_bytes = (uint64_t)l->threads * (k->local_bytes + k->register_bytes + 64) + l->shared_bytes;
+	l->host_bytes = (uint64_t)l->threads *
+				(k->local_bytes + k->register_bytes + 64 + ptx_launch_stack_bytes(&l->ptx)) +
+			l->shared_bytes;
 }
 
 static struct hw_launch *make(struct hw_channel *ch, const struct soft_launch *d, struct hw_code *code,
@@ -100,6 +102,7 @@ static struct hw_launch *make(struct hw_channel *ch, const struct soft_launch *d
 				      .dynamic_shared_bytes = d->dynamic_shared_bytes,
 				      .params = l->params,
 				      .grid_id = d->grid_id,
+				      .stack_bytes = d->stack_bytes,
 				      .sm_count = l->gpu->options.sms };
 	memcpy(l->ptx.grid, d->grid, sizeof(d->grid));
 	memcpy(l->ptx.threads, d->threads, sizeof(d->threads));

@@ -208,6 +208,11 @@ static void lay_out(struct ptx_body *body, const struct pool pools[CLASSES])
 		at += pools[c].slot_count * slot_bytes[c];
 	}
 	body->function->regs_bytes = (at + 63) & ~63u;
+	for (unsigned c = 0; c < CLASSES; c++)
+		body->function->rows[c] = pools[c].slot_count;
+	body->function->saved_bytes = (8 * pools[0].slot_count + 4 * pools[1].slot_count +
+				       2 * pools[2].slot_count + pools[3].slot_count + 15) &
+				      ~15u;
 	body->function->kernel.register_count = pools[0].slot_count * 2 + pools[1].slot_count +
 						pools[2].slot_count;
 	for (uint32_t i = 0; i < body->reg_count; i++) {
@@ -233,6 +238,8 @@ int ptx_allocate(struct ptx_loader *loader, struct ptx_body *body)
 			pools[c].free_slots = slots + (size_t)c * n;
 		memset(lives, 0xff, n * sizeof(*lives));
 		lives[body->return_reg] = (struct life){ 0, body->op_count }; /* read by every ret */
+		if (body->function->is_stacked) /* and by every use of local memory */
+			lives[body->frame_reg] = (struct life){ 0, body->op_count };
 		rc = solve_lives(loader, body, lives);
 	}
 	if (!rc) {

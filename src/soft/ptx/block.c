@@ -28,6 +28,8 @@ const char *ptx_fault_name(enum ptx_fault_kind kind)
 		"assertion",
 		"barrier deadlock",
 		"branch index",
+		"stack overflow",
+		"call of no function",
 	};
 
 	return names[kind];
@@ -108,6 +110,31 @@ static int check_launch(const struct ptx_launch *launch, struct bf_error *err)
 	return 0;
 }
 
+static uint32_t stack_bytes(const struct ptx_launch *launch)
+{
+	uint32_t wanted = launch->stack_bytes;
+
+	if (!launch->kernel->uses_stack)
+		return 0;
+	if (wanted < PTX_STACK_BYTES)
+		return PTX_STACK_BYTES;
+	return wanted > PTX_LOCAL_MAX_BYTES ? PTX_LOCAL_MAX_BYTES : (wanted + 15) & ~15u;
+}
+
+uint64_t ptx_launch_stack_bytes(const struct ptx_launch *launch)
+{
+	return (uint64_t)stack_bytes(launch) * (1 + PTX_CONTROL_FACTOR);
+}
+
+/* Lanes' stacks are lines apart, or all of them would share a few sets of the host's caches. */
+#define STACK_APART_BYTES 64u
+
+/* Memory of every thread. What no thread touches of a stack the host need not have: no memset. */
+static void *alloc_threads(const struct ptx_block *b, uint32_t bytes)
+{
+	return calloc((size_t)b->warp_count * PTX_LANES + 1, bytes ? bytes : 1);
+}
+
 static void *alloc_rows(size_t bytes)
 {
 	size_t rounded = (bytes + 127) & ~(size_t)63;
@@ -143,9 +170,16 @@ static int block_allocate(struct ptx_block *b)
 	b->shared_bytes = l->dynamic_shared_bytes ? b->dynamic_base + l->dynamic_shared_bytes
 						  : f->shared_total;
 	b->local_bytes = f->local_total;
+	if (stack_bytes(l)) {
+		b->local_bytes += stack_bytes(l) + STACK_APART_BYTES;
+		b->control_bytes = stack_bytes(l) * PTX_CONTROL_FACTOR + STACK_APART_BYTES;
+		b->control = alloc_threads(b, b->control_bytes);
+		if (!b->control)
+			return -ENOMEM;
+	}
 	b->params = alloc_rows(f->kernel.param_bytes);
 	b->shared = alloc_rows(b->shared_bytes);
-	b->local = alloc_rows((size_t)b->local_bytes * b->warp_count * PTX_LANES);
+	b->local = alloc_threads(b, b->local_bytes);
 	b->files = alloc_rows((size_t)f->regs_total * b->warp_count);
 	b->warps = calloc(b->warp_count, sizeof(*b->warps));
 	if (!b->params || !b->shared || !b->local || !b->files || !b->warps)
@@ -198,9 +232,22 @@ void ptx_block_free(struct ptx_block *b)
 	free(b->params);
 	free(b->shared);
 	free(b->local);
+	free(b->control);
 	free(b->files);
 	free(b->warps);
 	free(b);
+}
+
+/* The stack only as far as calls have used it: a program that writes past that in a block may find it in the next. */
+static void clear_local(struct ptx_block *b)
+{
+	uint32_t used = b->control ? b->stack_used : b->local_bytes;
+
+	if (used < b->function->local_total)
+		used = b->function->local_total;
+	for (uint32_t i = 0; i < b->warp_count * PTX_LANES && used; i++)
+		memset(b->local + (size_t)i * b->local_bytes, 0, used);
+	b->stack_used = 0;
 }
 
 void ptx_block_start(struct ptx_block *b, const uint32_t index[3], uint32_t sm)
@@ -216,7 +263,7 @@ void ptx_block_start(struct ptx_block *b, const uint32_t index[3], uint32_t sm)
 	memset(&b->fault, 0, sizeof(b->fault));
 	/* nothing of another block, or of another program's, is to be seen */
 	memset(b->shared, 0, b->shared_bytes);
-	memset(b->local, 0, (size_t)b->local_bytes * b->warp_count * PTX_LANES);
+	clear_local(b);
 	memset(b->files, 0, (size_t)b->function->regs_total * b->warp_count);
 	for (uint32_t i = 0; i < b->warp_count; i++)
 		ptx_warp_start(&b->warps[i]);

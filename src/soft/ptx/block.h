@@ -35,6 +35,8 @@ struct ptx_warp {
 	uint32_t forced; /* lanes that need not wait for others any more */
 	uint64_t cost;
 	uint32_t tid[3][PTX_LANES];
+	uint32_t top[PTX_LANES];   /* of each lane's stack, in its local memory */
+	uint32_t depth[PTX_LANES]; /* bytes of its control stack in use */
 };
 
 struct ptx_barrier {
@@ -55,8 +57,11 @@ struct ptx_block {
 	uint32_t shared_bytes;
 	uint32_t dynamic_base;
 	uint8_t *local;
-	uint32_t local_bytes; /* a thread */
-	uint8_t *files;	      /* register files of all warps */
+	uint32_t local_bytes; /* a thread, with its stack */
+	uint32_t stack_used;  /* the highest top of any lane */
+	uint8_t *control; /* return addresses and saved registers, by thread: never the program's to write */
+	uint32_t control_bytes;
+	uint8_t *files; /* register files of all warps */
 	struct ptx_warp *warps;
 	uint32_t warp_count;
 	uint32_t thread_count;
@@ -126,6 +131,12 @@ static inline uint8_t *ptx_span_find(struct ptx_block *block, uint64_t address, 
 	if (at < s->bytes && s->bytes - at >= bytes && (!is_write || s->is_writable))
 		return s->host + at;
 	return ptx_span_miss(block, address, bytes, is_write);
+}
+
+/* What a stacked caller's frame adds to addresses in it; `row` is PTX_NO_OPERAND for others. */
+static inline uint64_t ptx_frame_of(const struct ptx_warp *warp, uint32_t row, unsigned lane)
+{
+	return row == PTX_NO_OPERAND ? 0 : ((const uint64_t *)ptx_in(warp, row))[lane];
 }
 
 static inline uint8_t *ptx_local_of(const struct ptx_warp *warp, unsigned lane)

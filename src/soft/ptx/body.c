@@ -60,8 +60,10 @@ static int parse_label(struct ptx_loader *loader, const struct ptx_token *name)
 	s->at = loader->body->op_count;
 	if (ptx_accept(loader, ".branchtargets"))
 		return parse_targets(loader, s);
-	if (ptx_token_is(ptx_tok(loader), ".callprototype") || ptx_token_is(ptx_tok(loader), ".calltargets"))
-		return ptx_refuse(loader, name->line, "call through a pointer (%.*s) is not supported",
+	if (ptx_accept(loader, ".callprototype"))
+		return ptx_parse_prototype(loader, s);
+	if (ptx_token_is(ptx_tok(loader), ".calltargets"))
+		return ptx_refuse(loader, name->line, "call through a pointer by %.*s is not supported",
 				  PTX_MASKED(ptx_tok(loader)->length), ptx_tok(loader)->text);
 	return 0;
 }

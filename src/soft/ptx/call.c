@@ -1,11 +1,13 @@
-/* Calls: arguments are copied from the caller's frame into the callee's, the result back when it returns. */
+/* Calls: arguments are copied from the caller's frame into the callee's, the result back when it returns. What that
+ * means for functions whose frames are on the stack is decided when all are known (stack.c). */
 #include <errno.h>
 #include <string.h>
 
 #include "soft/ptx/load.h"
 
 struct call {
-	struct ptx_body *callee;
+	struct ptx_body *callee; /* through a pointer: its prototype */
+	uint32_t pointer;	 /* the register, or PTX_NO_OPERAND */
 	const struct ptx_symbol *args[64];
 	uint32_t arg_count;
 	const struct ptx_symbol *result;
@@ -31,14 +33,38 @@ static int parse_callee(struct ptx_loader *loader, struct ptx_statement *st, str
 	const struct ptx_symbol *s = t->kind == PTX_TOKEN_WORD ? ptx_symbol_find(loader, t->text, t->length)
 							       : NULL;
 
-	if (s && s->kind != PTX_SYMBOL_FUNCTION)
-		return ptx_refuse(loader, st->line, "call through a pointer (%.*s) is not supported",
-				  PTX_MASKED(t->length), t->text);
-	if (!s || s->body->function->kernel.is_entry)
+	call->pointer = PTX_NO_OPERAND;
+	if (t->kind == PTX_TOKEN_WORD && !ptx_reg_find(loader, t->text, t->length, &call->pointer)) {
+		if (loader->body->regs[call->pointer].width != 8)
+			return ptx_refuse(loader, st->line, "call: %.*s is not of 64 bits",
+					  PTX_MASKED(t->length), t->text);
+		ptx_lex_next(&loader->lex);
+		return 0;
+	}
+	if (!s || s->kind != PTX_SYMBOL_FUNCTION || s->body->function->kernel.is_entry)
 		return ptx_refuse(loader, st->line, "call: no function %.*s", PTX_MASKED(t->length), t->text);
 	call->callee = s->body;
 	ptx_lex_next(&loader->lex);
 	return 0;
+}
+
+/* ", prototype" of a call through a pointer, and the end. */
+static int parse_end(struct ptx_loader *loader, struct ptx_statement *st, struct call *call)
+{
+	const struct ptx_token *t = ptx_tok(loader);
+	const struct ptx_symbol *s;
+
+	if (call->pointer != PTX_NO_OPERAND && ptx_accept(loader, ",")) {
+		s = t->kind == PTX_TOKEN_WORD ? ptx_symbol_find(loader, t->text, t->length) : NULL;
+		if (!s || s->kind != PTX_SYMBOL_PROTOTYPE)
+			return ptx_refuse(loader, st->line, "call: '%.*s' is not a .callprototype",
+					  PTX_MASKED(t->length), t->text);
+		call->callee = s->body;
+		ptx_lex_next(&loader->lex);
+	}
+	if (!call->callee)
+		return ptx_refuse(loader, st->line, "call through a pointer without a .callprototype");
+	return ptx_expect(loader, ";");
 }
 
 static int parse_call_text(struct ptx_loader *loader, struct ptx_statement *st, struct call *call)
@@ -55,10 +81,20 @@ static int parse_call_text(struct ptx_loader *loader, struct ptx_statement *st, 
 	if (!rc)
 		rc = parse_callee(loader, st, call);
 	if (rc || !ptx_accept(loader, ","))
-		return rc ? rc : ptx_expect(loader, ";");
+		return rc ? rc : parse_end(loader, st, call);
+	if (call->pointer != PTX_NO_OPERAND && ptx_tok(loader)->kind == PTX_TOKEN_WORD) {
+		const struct ptx_symbol *s =
+			ptx_symbol_find(loader, ptx_tok(loader)->text, ptx_tok(loader)->length);
+
+		if (s && s->kind == PTX_SYMBOL_PROTOTYPE) { /* no arguments: call %rd, prototype; */
+			call->callee = s->body;
+			ptx_lex_next(&loader->lex);
+			return ptx_expect(loader, ";");
+		}
+	}
 	rc = ptx_expect(loader, "(");
 	if (rc || ptx_accept(loader, ")"))
-		return rc ? rc : ptx_expect(loader, ";");
+		return rc ? rc : parse_end(loader, st, call);
 	do {
 		if (call->arg_count == sizeof(call->args) / sizeof(call->args[0]))
 			return ptx_refuse(loader, st->line, "call: more than 64 arguments");
@@ -67,22 +103,23 @@ static int parse_call_text(struct ptx_loader *loader, struct ptx_statement *st, 
 			return rc;
 	} while (ptx_accept(loader, ","));
 	rc = ptx_expect(loader, ")");
-	return rc ? rc : ptx_expect(loader, ";");
+	return rc ? rc : parse_end(loader, st, call);
 }
 
 static int check_call(struct ptx_loader *loader, const struct ptx_statement *st, const struct call *call)
 {
 	const struct ptx_body *callee = call->callee;
 	const struct ptx_kernel *k = &callee->function->kernel;
+	const char *name = k->name ? k->name : "the prototype";
 
 	if (call->arg_count != k->param_count || (call->result && !callee->has_result))
-		return ptx_refuse(loader, st->line, "call: %s takes %u arguments", k->name, k->param_count);
+		return ptx_refuse(loader, st->line, "call: %s takes %u arguments", name, k->param_count);
 	for (uint32_t i = 0; i < call->arg_count; i++)
 		if (call->args[i]->bytes != callee->params[i].bytes)
 			return ptx_refuse(loader, st->line, "call: argument %u of %s has another size", i + 1,
-					  k->name);
+					  name);
 	if (call->result && call->result->bytes != callee->result.bytes)
-		return ptx_refuse(loader, st->line, "call: the result of %s has another size", k->name);
+		return ptx_refuse(loader, st->line, "call: the result of %s has another size", name);
 	return 0;
 }
 
@@ -122,11 +159,13 @@ static int emit_extern(struct ptx_loader *loader, struct ptx_statement *st, cons
 {
 	const char *name = call->callee->function->kernel.name;
 	bool is_print = !strcmp(name, "vprintf"), is_assert = !strcmp(name, "__assertfail");
+	bool is_free = !strcmp(name, "free");
 	uint32_t first = loader->copy_count;
 	struct ptx_op *op;
 	int rc = 0;
 
-	if (!(is_print && call->arg_count == 2) && !(is_assert && call->arg_count == 5))
+	if (!(is_print && call->arg_count == 2) && !(is_assert && call->arg_count == 5) &&
+	    !(is_free && call->arg_count == 1))
 		return ptx_refuse(loader, st->line, "call of %s, an external function, is not supported",
 				  name);
 	for (uint32_t i = 0; i < call->arg_count && !rc; i++) {
@@ -144,7 +183,11 @@ static int emit_extern(struct ptx_loader *loader, struct ptx_statement *st, cons
 		rc = end_copies(loader);
 	if (rc)
 		return rc;
-	op = ptx_emit(loader, st, is_print ? PTX_VPRINTF : PTX_ASSERTFAIL, PTX_TYPE_NONE);
+	op = ptx_emit(loader, st,
+		      is_print	? PTX_VPRINTF
+		      : is_free ? PTX_FREE
+				: PTX_ASSERTFAIL,
+		      PTX_TYPE_NONE);
 	if (!op)
 		return ptx_no_memory(loader);
 	op->offset = first;
@@ -163,11 +206,69 @@ static int emit_copy(struct ptx_loader *loader, struct ptx_statement *st, uint32
 	return rc;
 }
 
+static int add_site(struct ptx_loader *loader, const struct call *call, uint32_t first,
+		    struct ptx_site **site)
+{
+	struct ptx_module *m = loader->module;
+	bool is_direct = call->pointer == PTX_NO_OPERAND;
+
+	*site = ptx_list_add((void **)&m->sites, &m->site_count, &loader->site_room, sizeof(**site));
+	if (!*site)
+		return ptx_no_memory(loader);
+	**site = (struct ptx_site){ .caller = loader->body->function,
+				    .callee = is_direct ? call->callee->function : NULL,
+				    .args = first,
+				    .arg_count = call->arg_count };
+	if (call->result) {
+		(*site)->result_to = call->result->offset;
+		(*site)->result_bytes = (uint32_t)call->result->bytes;
+	}
+	return 0;
+}
+
+static int note_call(struct ptx_loader *loader, const struct ptx_statement *st, struct ptx_body *callee)
+{
+	struct ptx_body *body = loader->body;
+	struct ptx_call *noted =
+		ptx_list_add((void **)&body->calls, &body->call_count, &body->call_room, sizeof(*noted));
+
+	if (!noted)
+		return ptx_no_memory(loader);
+	*noted = (struct ptx_call){ .callee = callee,
+				    .op = body->op_count - 1,
+				    .line = st->line,
+				    .site = loader->module->site_count - 1 };
+	return 0;
+}
+
+/* One op does it all: which function it is, each lane finds out when it gets there. */
+static int emit_pointer_call(struct ptx_loader *loader, struct ptx_statement *st, const struct call *call)
+{
+	uint32_t first = loader->copy_count;
+	struct ptx_site *site;
+	struct ptx_op *op;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < call->arg_count && !rc; i++)
+		rc = add_copy(loader, st, NULL, i, call->args[i]->offset, (uint32_t)call->args[i]->bytes);
+	if (!rc)
+		rc = add_site(loader, call, first, &site);
+	if (rc)
+		return rc;
+	op = ptx_emit(loader, st, PTX_CALLX, PTX_TYPE_NONE);
+	if (!op)
+		return ptx_no_memory(loader);
+	op->r[0] = call->pointer;
+	op->count = 1;
+	op->offset = loader->module->site_count - 1;
+	return note_call(loader, st, NULL);
+}
+
 /* Arguments over, the call, the result back. A guard holds for all three: predicates are the caller's. */
 static int emit_call(struct ptx_loader *loader, struct ptx_statement *st, const struct call *call)
 {
 	uint32_t first = loader->copy_count;
-	struct ptx_call *noted;
+	struct ptx_site *site;
 	struct ptx_op *op;
 	int rc = 0;
 
@@ -176,21 +277,23 @@ static int emit_call(struct ptx_loader *loader, struct ptx_statement *st, const 
 			      (uint32_t)call->args[i]->bytes);
 	if (!rc && call->arg_count)
 		rc = emit_copy(loader, st, first);
+	if (!rc)
+		rc = add_site(loader, call, first, &site);
 	if (rc)
 		return rc;
 	op = ptx_emit(loader, st, PTX_CALL, PTX_TYPE_NONE);
-	noted = ptx_list_add((void **)&loader->body->calls, &loader->body->call_count,
-			     &loader->body->call_room, sizeof(*noted));
-	if (!op || !noted)
+	if (!op)
 		return ptx_no_memory(loader);
-	*noted = (struct ptx_call){ .callee = call->callee,
-				    .op = loader->body->op_count - 1,
-				    .line = st->line };
-	if (!call->result)
-		return 0;
+	rc = note_call(loader, st, call->callee);
+	if (rc || !call->result)
+		return rc;
 	first = loader->copy_count;
 	rc = add_copy(loader, st, call->callee, ~0u, call->result->offset, (uint32_t)call->result->bytes);
-	return rc ? rc : emit_copy(loader, st, first);
+	if (!rc)
+		rc = emit_copy(loader, st, first);
+	if (!rc)
+		loader->body->ops[loader->body->op_count - 1].mode = 1; /* into the caller's frame */
+	return rc;
 }
 
 int ptx_parse_call(struct ptx_loader *loader, struct ptx_statement *st)
@@ -205,5 +308,7 @@ int ptx_parse_call(struct ptx_loader *loader, struct ptx_statement *st)
 		rc = check_call(loader, st, &call);
 	if (rc)
 		return rc;
+	if (call.pointer != PTX_NO_OPERAND)
+		return emit_pointer_call(loader, st, &call);
 	return call.callee->is_extern ? emit_extern(loader, st, &call) : emit_call(loader, st, &call);
 }

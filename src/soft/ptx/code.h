@@ -6,6 +6,8 @@
 #include "soft/ptx/ptx.h"
 
 #define PTX_LANES 32u
+#define PTX_FUNCTIONS_MAX (1u << 20) /* of a module */
+#define PTX_FUNCTION_BYTES 16u	     /* from one function's address to the next */
 
 enum ptx_type {
 	PTX_TYPE_NONE,
@@ -146,14 +148,17 @@ enum ptx_family {
 	PTX_BRA,
 	PTX_BRX,
 	PTX_CALL,
-	PTX_COPY, /* parameters between frames, in local memory */
+	PTX_CALLX, /* of a function whose frame is on the stack: direct, or through a pointer */
+	PTX_COPY,  /* parameters between frames, in local memory */
 	PTX_RET,
+	PTX_RETX, /* from such a function */
 	PTX_EXIT,
 	PTX_BAR,
 	PTX_TRAP,
 	PTX_BRKPT,
 	PTX_VPRINTF,
 	PTX_ASSERTFAIL,
+	PTX_FREE,
 	PTX_FAMILY_COUNT,
 };
 
@@ -297,6 +302,17 @@ struct ptx_copy {
 	uint32_t bytes;
 };
 
+/* A call of a function whose frame is on the stack. */
+struct ptx_site {
+	struct ptx_function *caller;
+	struct ptx_function *callee; /* NULL: through a pointer */
+	uint32_t args;		     /* the first of its copies, for ptx_copy::from and bytes */
+	uint32_t arg_count;
+	uint32_t result_to; /* in the caller's frame */
+	uint32_t result_bytes;
+	bool saves; /* the callee may call the caller again: the caller's registers are saved */
+};
+
 /* A constant whose value is a variable's address, to be filled in when the module is placed. */
 struct ptx_patch {
 	uint32_t at; /* in the constants */
@@ -315,6 +331,11 @@ struct ptx_module {
 	uint32_t patch_count;
 	uint32_t *targets; /* brx.idx tables */
 	struct ptx_copy *copies;
+	struct ptx_site *sites;
+	uint32_t site_count;
+	struct ptx_function **numbered; /* functions by the number in their address; NULL: not defined */
+	uint32_t numbered_count;
+	uint64_t code_base; /* the address of function 0: different for different texts */
 	struct ptx_variable *variables;
 	uint32_t variable_count;
 	struct ptx_function **functions;
@@ -323,8 +344,9 @@ struct ptx_module {
 	uint32_t version;
 };
 
-/* One function, loaded and laid out. Frames are static: recursion is refused, so each function has one place
- * for its registers, local and shared memory, disjoint from those of all its callers. */
+/* One function, loaded and laid out. Its registers and shared memory have one place, disjoint from those of all its
+ * callers. So has its local memory, unless it can be called while it runs (recursion) or through a pointer: then its
+ * local frame is on the thread's stack (is_stacked), and a register row says where. */
 struct ptx_function {
 	struct ptx_kernel kernel; /* what the caller sees; first, so that one is the other */
 	uint32_t entry;		  /* index into code */
@@ -338,6 +360,14 @@ struct ptx_function {
 	uint32_t shared_bytes;
 	uint32_t shared_total;
 	uint32_t return_at; /* the row of return places */
+	bool is_stacked;
+	bool is_taken;	   /* its address is: it may be called through a pointer */
+	bool uses_stack;   /* it, or what it calls, is stacked */
+	uint32_t frame_at; /* the row of frame places, if it is stacked */
+	uint32_t rows[4];  /* registers of 8, 4, 2 bytes and predicates, which lie in this order */
+	uint32_t saved_bytes;
+	uint32_t result_at; /* in its local frame */
+	uint32_t result_bytes;
 };
 
 /* The handler of a family and type for this machine's instruction set, or NULL. */

@@ -1,34 +1,11 @@
 /* Control: branches, calls, barriers, ends; and the loop that runs a fragment. */
 #include <stdio.h>
 
-#include "soft/ptx/lane.h"
-
-/* The lanes of mask go elsewhere, the others stay. */
-static inline void send(struct ptx_warp *w, uint32_t mask, uint32_t pc)
-{
-	if (mask == w->mask)
-		w->pc = pc;
-	else
-		ptx_warp_split(w, mask, pc);
-}
+#include "soft/ptx/send.h"
 
 PTX_HANDLER(branch)
 {
-	send(w, mask, (uint32_t)op->offset);
-}
-
-/* Lanes by where they go: the first lane's place takes all that go there too, until none is left. */
-static void send_each(struct ptx_warp *w, uint32_t mask, const uint32_t *pc)
-{
-	while (mask) {
-		uint32_t to = pc[__builtin_ctz(mask)], group = 0;
-
-		for (unsigned i = 0; i < PTX_LANES; i++)
-			if ((mask >> i & 1) && pc[i] == to)
-				group |= 1u << i;
-		send(w, group, to);
-		mask &= ~group;
-	}
+	ptx_send(w, mask, (uint32_t)op->offset);
 }
 
 PTX_HANDLER(branch_table)
@@ -45,34 +22,7 @@ PTX_HANDLER(branch_table)
 		}
 		pc[i] = w->block->module->targets[(size_t)op->offset + index[i]];
 	}
-	send_each(w, mask, pc);
-}
-
-PTX_HANDLER(call)
-{
-	uint32_t *place = ptx_out(w, op->r[0]);
-
-	for (unsigned i = 0; i < PTX_LANES; i++)
-		if (mask >> i & 1)
-			place[i] = w->pc;
-	send(w, mask, (uint32_t)op->offset);
-}
-
-PTX_HANDLER(ret)
-{
-	send_each(w, mask, ptx_out(w, op->r[0]));
-}
-
-PTX_HANDLER(copy)
-{
-	const struct ptx_copy *first = w->block->module->copies + op->offset;
-
-	for (unsigned i = 0; i < PTX_LANES; i++) {
-		uint8_t *frame = ptx_local_of(w, i);
-
-		for (const struct ptx_copy *c = first; (mask >> i & 1) && c->bytes; c++)
-			memcpy(frame + c->to, frame + c->from, c->bytes);
-	}
+	ptx_send_each(w, mask, pc);
 }
 
 PTX_HANDLER(leave)
@@ -166,11 +116,12 @@ static bool device_text(struct ptx_block *block, uint64_t address, char *to, siz
 	return at && length < left;
 }
 
-static uint64_t argument(const struct ptx_warp *w, const struct ptx_copy *c, unsigned lane)
+static uint64_t argument(const struct ptx_warp *w, const struct ptx_op *op, const struct ptx_copy *c,
+			 unsigned lane)
 {
 	uint64_t v = 0;
 
-	memcpy(&v, ptx_local_of(w, lane) + c->from, c->bytes);
+	memcpy(&v, ptx_local_of(w, lane) + ptx_frame_of(w, op->r[0], lane) + c->from, c->bytes);
 	return v;
 }
 
@@ -179,12 +130,12 @@ static void print_one(struct ptx_warp *w, const struct ptx_op *op, const struct 
 	const struct ptx_host *host = w->block->host;
 	char format[FORMAT_BYTES];
 	struct ptx_print print = { .format = format };
-	uint64_t args = argument(w, c + 1, lane) - PTX_LOCAL_WINDOW;
+	uint64_t args = argument(w, op, c + 1, lane) - PTX_LOCAL_WINDOW;
 	uint32_t room = w->block->local_bytes;
 	int32_t result = -1;
 
-	if (!device_text(w->block, argument(w, c, lane), format, sizeof(format))) {
-		ptx_fault_set(w, op, PTX_FAULT_ADDRESS, lane, argument(w, c, lane), 1, false);
+	if (!device_text(w->block, argument(w, op, c, lane), format, sizeof(format))) {
+		ptx_fault_set(w, op, PTX_FAULT_ADDRESS, lane, argument(w, op, c, lane), 1, false);
 		return;
 	}
 	if (args < room) {
@@ -198,7 +149,8 @@ static void print_one(struct ptx_warp *w, const struct ptx_op *op, const struct 
 	if (host->print)
 		result = host->print(host->ctx, &print);
 	if (c[2].bytes)
-		memcpy(ptx_local_of(w, lane) + c[2].to, &result, sizeof(result));
+		memcpy(ptx_local_of(w, lane) + ptx_frame_of(w, op->r[0], lane) + c[2].to, &result,
+		       sizeof(result));
 }
 
 PTX_HANDLER(print)
@@ -217,12 +169,22 @@ PTX_HANDLER(assert_fail)
 	unsigned lane = (unsigned)__builtin_ctz(mask);
 	char condition[ASSERT_BYTES], file[ASSERT_BYTES], function[ASSERT_BYTES];
 
-	device_text(w->block, argument(w, c, lane), condition, sizeof(condition));
-	device_text(w->block, argument(w, c + 1, lane), file, sizeof(file));
-	device_text(w->block, argument(w, c + 3, lane), function, sizeof(function));
+	device_text(w->block, argument(w, op, c, lane), condition, sizeof(condition));
+	device_text(w->block, argument(w, op, c + 1, lane), file, sizeof(file));
+	device_text(w->block, argument(w, op, c + 3, lane), function, sizeof(function));
 	ptx_fault_set(w, op, PTX_FAULT_ASSERT, lane, 0, 0, false);
 	snprintf(w->block->fault.text, sizeof(w->block->fault.text), "%s:%u: %s: assertion `%s' failed", file,
-		 (unsigned)argument(w, c + 2, lane), function, condition);
+		 (unsigned)argument(w, op, c + 2, lane), function, condition);
+}
+
+/* free(pointer), which a virtual destructor calls. There is no malloc: only a null pointer can be freed. */
+PTX_HANDLER(free_null)
+{
+	const struct ptx_copy *c = w->block->module->copies + op->offset;
+
+	for (unsigned i = 0; i < PTX_LANES; i++)
+		if ((mask >> i & 1) && argument(w, op, c, i))
+			ptx_fault_set(w, op, PTX_FAULT_ADDRESS, i, argument(w, op, c, i), 1, true);
 }
 
 uint32_t PTX_BUILT(ptx_fragment_run)(struct ptx_warp *w, uint32_t limit)
@@ -249,17 +211,11 @@ uint32_t PTX_BUILT(ptx_fragment_run)(struct ptx_warp *w, uint32_t limit)
 ptx_handler PTX_BUILT(ptx_find_control)(unsigned family, unsigned type)
 {
 	static const ptx_handler handlers[PTX_FAMILY_COUNT] = {
-		[PTX_BRA] = branch,
-		[PTX_BRX] = branch_table,
-		[PTX_CALL] = call,
-		[PTX_COPY] = copy,
-		[PTX_RET] = ret,
-		[PTX_EXIT] = leave,
-		[PTX_BAR] = barrier,
-		[PTX_TRAP] = trap,
-		[PTX_BRKPT] = trap,
-		[PTX_VPRINTF] = print,
-		[PTX_ASSERTFAIL] = assert_fail,
+		[PTX_BRA] = branch,	[PTX_BRX] = branch_table,
+		[PTX_EXIT] = leave,	[PTX_BAR] = barrier,
+		[PTX_TRAP] = trap,	[PTX_BRKPT] = trap,
+		[PTX_VPRINTF] = print,	[PTX_ASSERTFAIL] = assert_fail,
+		[PTX_FREE] = free_null,
 	};
 
 	(void)type;

@@ -145,7 +145,7 @@ static void rewrite_references(struct ptx_loader *loader, struct ptx_body *body,
 	for (uint32_t i = 0; i < body->ref_count; i++) {
 		struct ptx_frame_ref ref = body->refs[i];
 
-		if (ref.constant == ~0u)
+		if (ref.op != ~0u)
 			ref.op = out->op_at[ref.op];
 		if (ref.constant != ~0u || ref.op != ~0u)
 			body->refs[kept++] = ref;

@@ -60,7 +60,7 @@ static int add_bytes(struct ptx_loader *loader, struct initial *in, uint64_t val
 	return 0;
 }
 
-/* name, name+4, generic(name), generic(name)+4 */
+/* name, name+4, generic(name), generic(name)+4; a function's address needs no relocation: *variable stays ~0 */
 static int parse_address(struct ptx_loader *loader, uint32_t *variable, int64_t *addend)
 {
 	const struct ptx_token *t = ptx_tok(loader);
@@ -72,6 +72,12 @@ static int parse_address(struct ptx_loader *loader, uint32_t *variable, int64_t 
 	if (rc)
 		return rc;
 	s = t->kind == PTX_TOKEN_WORD ? ptx_symbol_find(loader, t->text, t->length) : NULL;
+	*variable = ~0u;
+	if (s && s->kind == PTX_SYMBOL_FUNCTION && !s->body->function->kernel.is_entry) {
+		*addend = (int64_t)ptx_function_address(loader, s->body);
+		ptx_lex_next(&loader->lex);
+		return is_generic ? ptx_expect(loader, ")") : 0;
+	}
 	if (!s || s->kind != PTX_SYMBOL_MEMORY ||
 	    (s->space != PTX_SPACE_GLOBAL && s->space != PTX_SPACE_CONST))
 		return ptx_refuse(loader, t->line, "initial data may not hold '%.*s'", PTX_MASKED(t->length),
@@ -101,6 +107,8 @@ static int add_address(struct ptx_loader *loader, struct initial *in, uint32_t b
 
 	if (rc)
 		return rc;
+	if (variable == ~0u)
+		return add_bytes(loader, in, (uint64_t)addend >> shift, bytes);
 	r = ptx_list_add((void **)&in->relocs, &in->reloc_count, &in->reloc_room, sizeof(*r));
 	if (!r)
 		return ptx_no_memory(loader);

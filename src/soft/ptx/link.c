@@ -4,37 +4,7 @@
 
 #include "soft/ptx/load.h"
 
-#define CALL_DEPTH_MAX 128u
 #define FILE_MAX_BYTES (8u << 20) /* a warp's registers */
-
-enum { UNSEEN, OPEN, DONE };
-
-/* Callees first: the lanes that are deepest in calls then have the lowest pc, and run first. */
-static int visit(struct ptx_loader *loader, struct ptx_body *body, struct ptx_body **order, uint32_t *count,
-		 uint32_t depth)
-{
-	if (depth > CALL_DEPTH_MAX)
-		return ptx_refuse(loader, body->function->kernel.line, "calls nested deeper than %u",
-				  CALL_DEPTH_MAX);
-	body->visit = OPEN;
-	for (uint32_t i = 0; i < body->call_count; i++) {
-		struct ptx_body *callee = body->calls[i].callee;
-		int rc;
-
-		if (!callee->is_defined)
-			return ptx_refuse(loader, body->calls[i].line, "call of %s, which is not defined",
-					  callee->function->kernel.name);
-		if (callee->visit == OPEN)
-			return ptx_refuse(loader, body->calls[i].line,
-					  "recursion (call of %s) is not supported",
-					  callee->function->kernel.name);
-		if (callee->visit == UNSEEN && (rc = visit(loader, callee, order, count, depth + 1)))
-			return rc;
-	}
-	body->visit = DONE;
-	order[(*count)++] = body;
-	return 0;
-}
 
 static uint32_t max32(uint32_t a, uint32_t b)
 {
@@ -53,59 +23,146 @@ static void note_module_shared(struct ptx_body *body)
 			body->uses_module_shared = true;
 }
 
+/* Frames that are on the stack have no place of their own. */
+static uint32_t fixed_local(const struct ptx_function *f)
+{
+	return f->is_stacked ? 0 : f->local_bytes;
+}
+
+static uint32_t fixed_base(const struct ptx_function *f)
+{
+	return f->is_stacked ? 0 : f->local_base;
+}
+
+/* Where the component that ends at order[end - 1] begins. */
+static uint32_t component_start(struct ptx_body **order, uint32_t end)
+{
+	uint32_t start = end - 1;
+
+	while (start && order[start - 1]->component == order[end - 1]->component)
+		start--;
+	return start;
+}
+
+/* One function after the other, behind `from`; what they call outside of the component comes behind all of them. */
+static int lay_component(struct ptx_loader *loader, struct ptx_body **members, uint32_t count)
+{
+	struct ptx_function end = { 0 };
+
+	for (uint32_t i = 0; i < count; i++) {
+		end.regs_base = max32(end.regs_base, members[i]->function->regs_base);
+		end.local_base = max32(end.local_base, members[i]->function->local_base);
+		end.shared_base = max32(end.shared_base, members[i]->function->shared_base);
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		struct ptx_function *f = members[i]->function;
+
+		f->regs_base = end.regs_base;
+		f->local_base = end.local_base;
+		f->shared_base = end.shared_base;
+		end.regs_base += f->regs_bytes;
+		end.local_base = round_up(end.local_base + fixed_local(f), 16);
+		if (f->shared_bytes)
+			end.shared_base = round_up(end.shared_base + f->shared_bytes, 256);
+		if (end.regs_base > FILE_MAX_BYTES || end.local_base > PTX_LOCAL_MAX_BYTES ||
+		    end.shared_base > PTX_SHARED_MAX_BYTES)
+			return ptx_refuse(loader, f->kernel.line, "%s: too many registers or too much memory",
+					  f->kernel.name);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		for (uint32_t k = 0; k < members[i]->call_count; k++) {
+			struct ptx_body *callee = members[i]->calls[k].callee;
+
+			if (!callee || callee->component == members[i]->component)
+				continue;
+			callee->function->regs_base = max32(callee->function->regs_base, end.regs_base);
+			callee->function->local_base = max32(callee->function->local_base, end.local_base);
+			callee->function->shared_base = max32(callee->function->shared_base, end.shared_base);
+		}
+	return 0;
+}
+
 /* order is callees first, so backwards every caller's frame is known before its callees'. */
 static int lay_frames(struct ptx_loader *loader, struct ptx_body **order, uint32_t count)
 {
+	int rc = 0;
+
 	for (uint32_t i = 0; i < count; i++)
 		order[i]->function->shared_base = round_up(loader->shared_bytes, 256);
-	for (uint32_t i = count; i-- > 0;) {
-		struct ptx_function *f = order[i]->function;
-		uint32_t regs = f->regs_base + f->regs_bytes;
-		uint32_t local = round_up(f->local_base + f->local_bytes, 16);
-		uint32_t shared = round_up(f->shared_base + f->shared_bytes, 256);
+	for (uint32_t end = count; end && !rc;) {
+		uint32_t start = component_start(order, end);
 
-		if (regs > FILE_MAX_BYTES || local > PTX_LOCAL_MAX_BYTES || shared > PTX_SHARED_MAX_BYTES)
-			return ptx_refuse(loader, f->kernel.line, "%s: too many registers or too much memory",
-					  f->kernel.name);
-		for (uint32_t k = 0; k < order[i]->call_count; k++) {
-			struct ptx_function *callee = order[i]->calls[k].callee->function;
-
-			callee->regs_base = max32(callee->regs_base, regs);
-			callee->local_base = max32(callee->local_base, local);
-			if (f->shared_bytes)
-				callee->shared_base = max32(callee->shared_base, shared);
-			else
-				callee->shared_base = max32(callee->shared_base, f->shared_base);
-		}
+		rc = lay_component(loader, order + start, end - start);
+		end = start;
 	}
-	return 0;
+	return rc;
+}
+
+/* What a function needs with all that it calls outside of its component. */
+static void sum_function(struct ptx_body *body)
+{
+	struct ptx_function *f = body->function;
+
+	note_module_shared(body);
+	f->regs_total = f->regs_base + f->regs_bytes;
+	f->local_total = round_up(f->local_base + fixed_local(f), 16);
+	f->shared_total = f->shared_bytes ? f->shared_base + f->shared_bytes : 0;
+	f->uses_stack = f->is_stacked;
+	for (uint32_t k = 0; k < body->call_count; k++) {
+		const struct ptx_body *callee = body->calls[k].callee;
+		const struct ptx_function *c = callee ? callee->function : NULL;
+
+		if (!c || callee->component == body->component)
+			continue;
+		f->regs_total = max32(f->regs_total, c->regs_total);
+		f->local_total = max32(f->local_total, c->local_total);
+		f->shared_total = max32(f->shared_total, c->shared_total);
+		f->kernel.register_count = max32(f->kernel.register_count, c->kernel.register_count);
+		f->uses_stack |= c->uses_stack;
+		body->uses_module_shared |= callee->uses_module_shared;
+	}
+}
+
+/* The functions of a component need what any of them needs. */
+static void sum_component(struct ptx_loader *loader, struct ptx_body **members, uint32_t count)
+{
+	struct ptx_function all = { 0 };
+	bool uses_module_shared = false;
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct ptx_function *f = members[i]->function;
+
+		sum_function(members[i]);
+		all.regs_total = max32(all.regs_total, f->regs_total);
+		all.local_total = max32(all.local_total, f->local_total);
+		all.shared_total = max32(all.shared_total, f->shared_total);
+		all.kernel.register_count = max32(all.kernel.register_count, f->kernel.register_count);
+		all.uses_stack |= f->uses_stack;
+		uses_module_shared |= members[i]->uses_module_shared;
+	}
+	if (uses_module_shared)
+		all.shared_total = max32(all.shared_total, loader->shared_bytes);
+	for (uint32_t i = 0; i < count; i++) {
+		struct ptx_function *f = members[i]->function;
+
+		members[i]->uses_module_shared = uses_module_shared;
+		f->regs_total = all.regs_total;
+		f->local_total = all.local_total;
+		f->shared_total = all.shared_total;
+		f->uses_stack = f->kernel.uses_stack = all.uses_stack;
+		f->kernel.register_count = all.kernel.register_count;
+		f->kernel.shared_bytes = f->shared_total;
+		f->kernel.local_bytes = f->local_total;
+		f->kernel.register_bytes = f->regs_total;
+	}
 }
 
 static void sum_frames(struct ptx_loader *loader, struct ptx_body **order, uint32_t count)
 {
-	for (uint32_t i = 0; i < count; i++) {
-		struct ptx_body *body = order[i];
-		struct ptx_function *f = body->function;
-
-		note_module_shared(body);
-		f->regs_total = f->regs_base + f->regs_bytes;
-		f->local_total = round_up(f->local_base + f->local_bytes, 16);
-		f->shared_total = f->shared_bytes ? f->shared_base + f->shared_bytes : 0;
-		for (uint32_t k = 0; k < body->call_count; k++) {
-			struct ptx_body *callee = body->calls[k].callee;
-
-			f->regs_total = max32(f->regs_total, callee->function->regs_total);
-			f->local_total = max32(f->local_total, callee->function->local_total);
-			f->shared_total = max32(f->shared_total, callee->function->shared_total);
-			f->kernel.register_count =
-				max32(f->kernel.register_count, callee->function->kernel.register_count);
-			body->uses_module_shared |= callee->uses_module_shared;
-		}
-		if (body->uses_module_shared)
-			f->shared_total = max32(f->shared_total, loader->shared_bytes);
-		f->kernel.shared_bytes = f->shared_total;
-		f->kernel.local_bytes = f->local_total;
-		f->kernel.register_bytes = f->regs_total;
+	for (uint32_t start = 0, end; start < count; start = end) {
+		for (end = start + 1; end < count && order[end]->component == order[start]->component;)
+			end++;
+		sum_component(loader, order + start, end - start);
 	}
 }
 
@@ -135,10 +192,14 @@ static void place_ops(struct ptx_loader *loader, struct ptx_body *body)
 		if (body->labels[i].op == ~0u)
 			loader->module->targets[body->labels[i].entry] += f->entry;
 	for (uint32_t i = 0; i < body->call_count; i++) {
-		struct ptx_op *op = &body->ops[body->calls[i].op];
+		const struct ptx_call *call = &body->calls[i];
+		struct ptx_op *op;
 
-		op->offset = body->calls[i].callee->function->entry;
-		op->r[0] = body->calls[i].callee->function->return_at;
+		if (call->op == ~0u || !call->callee || call->callee->function->is_stacked)
+			continue;
+		op = &body->ops[call->op];
+		op->offset = call->callee->function->entry;
+		op->r[0] = call->callee->function->return_at;
 	}
 }
 
@@ -146,7 +207,7 @@ static void place_addresses(struct ptx_loader *loader, struct ptx_body *body)
 {
 	for (uint32_t i = 0; i < body->ref_count; i++) {
 		const struct ptx_frame_ref *ref = &body->refs[i];
-		uint64_t base = ref->space == PTX_SPACE_LOCAL ? body->function->local_base
+		uint64_t base = ref->space == PTX_SPACE_LOCAL ? fixed_base(body->function)
 				: ref->is_module	      ? 0
 							      : body->function->shared_base;
 		uint8_t *at;
@@ -181,10 +242,10 @@ static int place_copies(struct ptx_loader *loader)
 		if (ref->callee && (!p || p->bytes != copy->bytes))
 			return ptx_refuse(loader, ref->line, "call: %s was declared otherwise",
 					  ref->callee->function->kernel.name);
-		*(is_result ? &copy->to : &copy->from) += ref->caller->function->local_base;
+		*(is_result ? &copy->to : &copy->from) += fixed_base(ref->caller->function);
 		if (p)
 			*(is_result ? &copy->from : &copy->to) = p->offset +
-								 ref->callee->function->local_base;
+								 fixed_base(ref->callee->function);
 	}
 	return 0;
 }
@@ -197,7 +258,9 @@ static int join_code(struct ptx_loader *loader, struct ptx_body **order, uint32_
 
 	m->code = calloc(m->code_count ? m->code_count : 1, sizeof(*m->code));
 	m->functions = calloc(loader->body_count ? loader->body_count : 1, sizeof(struct ptx_function *));
-	if (!m->code || !m->functions || !aligned) {
+	m->numbered = calloc(loader->body_count ? loader->body_count : 1, sizeof(struct ptx_function *));
+	m->numbered_count = loader->body_count;
+	if (!m->code || !m->functions || !m->numbered || !aligned) {
 		free(aligned);
 		return ptx_no_memory(loader);
 	}
@@ -229,6 +292,11 @@ static int finish_kernels(struct ptx_loader *loader)
 		if (k->param_count)
 			memcpy(params, body->params, k->param_count * sizeof(*params));
 		k->params = params;
+		if (body->has_result) {
+			body->function->result_at = body->result.offset;
+			body->function->result_bytes = body->result.bytes;
+		}
+		m->numbered[body->number] = body->function;
 		m->functions[m->function_count++] = body->function;
 	}
 	return 0;
@@ -248,6 +316,8 @@ static int link_ordered(struct ptx_loader *loader, struct ptx_body **order, uint
 		f->entry = m->code_count;
 		m->code_count += order[i]->op_count;
 		f->return_at = f->regs_base + order[i]->regs[order[i]->return_reg].place;
+		if (f->is_stacked)
+			f->frame_at = f->regs_base + order[i]->regs[order[i]->frame_reg].place;
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		place_ops(loader, order[i]);
@@ -266,16 +336,15 @@ int ptx_link(struct ptx_loader *loader)
 	uint32_t count = 0;
 	int rc = order ? 0 : ptx_no_memory(loader);
 
-	for (uint32_t i = 0; i < loader->body_count && !rc; i++) {
-		if (!loader->bodies[i]->is_defined)
-			continue;
-		rc = ptx_flow_order(loader, loader->bodies[i]);
-		if (!rc)
-			rc = ptx_allocate(loader, loader->bodies[i]);
-	}
 	for (uint32_t i = 0; i < loader->body_count && !rc; i++)
-		if (loader->bodies[i]->is_defined && loader->bodies[i]->visit == UNSEEN)
-			rc = visit(loader, loader->bodies[i], order, &count, 0);
+		if (loader->bodies[i]->is_defined)
+			rc = ptx_flow_order(loader, loader->bodies[i]);
+	if (!rc)
+		rc = ptx_graph_order(loader, order, &count);
+	for (uint32_t i = 0; i < count && !rc; i++)
+		rc = ptx_stack_prepare(loader, order[i]);
+	for (uint32_t i = 0; i < count && !rc; i++)
+		rc = ptx_allocate(loader, order[i]);
 	if (!rc)
 		rc = link_ordered(loader, order, count);
 	free(order);

@@ -21,7 +21,8 @@ enum ptx_symbol_kind {
 	PTX_SYMBOL_MEMORY,
 	PTX_SYMBOL_FUNCTION,
 	PTX_SYMBOL_LABEL,
-	PTX_SYMBOL_TARGETS
+	PTX_SYMBOL_TARGETS,
+	PTX_SYMBOL_PROTOTYPE
 };
 
 struct ptx_symbol {
@@ -44,7 +45,7 @@ struct ptx_symbol {
 	uint64_t bytes;
 	uint32_t align;
 	uint32_t variable;     /* MEMORY, global and const */
-	struct ptx_body *body; /* FUNCTION */
+	struct ptx_body *body; /* FUNCTION; PROTOTYPE: only its parameters and result */
 	uint32_t at;	       /* LABEL: op index; TARGETS: first label reference */
 };
 
@@ -64,14 +65,15 @@ struct ptx_label_ref {
 };
 
 struct ptx_call {
-	struct ptx_body *callee;
-	uint32_t op;
+	struct ptx_body *callee; /* NULL: through a pointer, to be replaced by all functions that it may be */
+	uint32_t op;		 /* ~0: one of those */
 	uint32_t line;
+	uint32_t site; /* of the module's */
 };
 
 /* A use of an address that is known only when frames are laid out: added to an op's offset or a constant. */
 struct ptx_frame_ref {
-	uint32_t op;
+	uint32_t op;	   /* whose offset it is; of a constant: the mov that reads it, or ~0 */
 	uint32_t constant; /* ~0: the op's offset */
 	enum ptx_space space;
 	bool is_module;
@@ -106,8 +108,13 @@ struct ptx_body {
 	bool has_result;
 	bool is_defined;
 	bool is_extern;
-	uint8_t visit;
+	uint32_t number; /* in loader->bodies */
+	uint32_t visit;	 /* order in which the call graph's walk came to it; 0: not yet */
+	uint32_t low;	 /* the lowest visit that it reaches */
+	uint32_t
+		component; /* functions that can call each other in a circle have the same one; 0: still open */
 	uint32_t return_reg;
+	uint32_t frame_reg; /* if it is stacked */
 	bool uses_module_shared;
 	struct ptx_symbol *symbol;
 };
@@ -157,6 +164,7 @@ struct ptx_loader {
 	uint32_t variable_room;
 	uint32_t patch_room;
 	uint32_t copy_count, copy_room;
+	uint32_t site_room;
 	struct ptx_copy_ref *copy_refs;
 	uint32_t copy_ref_count, copy_ref_room;
 	uint32_t target_count, target_room;
@@ -242,6 +250,10 @@ enum ptx_type ptx_type_parse(const char *name, size_t length);
 /* declare.c, parse.c, body.c, operand.c */
 int ptx_parse_module(struct ptx_loader *loader);
 int ptx_parse_declaration(struct ptx_loader *loader, enum ptx_space space, bool is_extern, bool is_visible);
+/* Of a call through a pointer: (.param .b32 _) _ (.param .b64 _, ...); */
+int ptx_parse_prototype(struct ptx_loader *loader, struct ptx_symbol *symbol);
+/* The value of a function's address, which then may be called through it; 0 if there are too many functions. */
+uint64_t ptx_function_address(struct ptx_loader *loader, struct ptx_body *body);
 int ptx_parse_body(struct ptx_loader *loader);
 int ptx_parse_operand(struct ptx_loader *loader, struct ptx_operand *operand);
 int ptx_parse_call(struct ptx_loader *loader, struct ptx_statement *st);
@@ -274,6 +286,11 @@ int ptx_frame_ref_add(struct ptx_loader *loader, const struct ptx_frame_ref *ref
 /* flow.c: order the blocks so that a lower pc never waits for a higher one, and give registers places. */
 int ptx_flow_order(struct ptx_loader *loader, struct ptx_body *body);
 int ptx_allocate(struct ptx_loader *loader, struct ptx_body *body);
+
+/* graph.c: the defined functions, callees first; those of one component next to each other. Decides which are stacked. */
+int ptx_graph_order(struct ptx_loader *loader, struct ptx_body **order, uint32_t *count);
+/* stack.c: make a stacked function find its frame in a register, and the calls of stacked functions use the stack. */
+int ptx_stack_prepare(struct ptx_loader *loader, struct ptx_body *body);
 
 /* link.c */
 int ptx_link(struct ptx_loader *loader);

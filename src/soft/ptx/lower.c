@@ -124,6 +124,41 @@ static int source_sreg(struct ptx_loader *loader, const struct ptx_statement *st
 	return 0;
 }
 
+/* An address in a frame. A function that may turn out to be stacked gets it by a mov of its own, which can be made an
+ * addition then. */
+static int source_frame(struct ptx_loader *loader, const struct ptx_statement *st, const struct ptx_symbol *s,
+			uint32_t bytes, uint32_t *place)
+{
+	struct ptx_frame_ref ref = { .op = ~0u,
+				     .constant = *place & ~PTX_CONST_BIT,
+				     .space = s->space,
+				     .is_module = s->is_module,
+				     .bytes = bytes };
+	struct ptx_statement always = *st;
+	struct ptx_op *op;
+	uint32_t reg;
+	int rc;
+
+	if (s->space != PTX_SPACE_LOCAL || loader->body->function->kernel.is_entry)
+		return ptx_frame_ref_add(loader, &ref);
+	rc = ptx_reg_new(loader, bytes == 8 ? PTX_TYPE_U64 : PTX_TYPE_U32, &reg);
+	if (rc)
+		return rc;
+	always.guard = PTX_NO_OPERAND;
+	always.guard_xor = 0;
+	op = ptx_emit(loader, &always, PTX_MOV, bytes == 8 ? PTX_TYPE_U64 : PTX_TYPE_U32);
+	if (!op)
+		return ptx_no_memory(loader);
+	op->r[0] = reg;
+	op->r[1] = *place;
+	op->writes = 1;
+	op->count = 2;
+	op->is_free = 1;
+	ref.op = loader->body->op_count - 1;
+	*place = reg;
+	return ptx_frame_ref_add(loader, &ref);
+}
+
 /* The address of a variable as a value. */
 static int source_symbol(struct ptx_loader *loader, const struct ptx_statement *st,
 			 const struct ptx_operand *operand, uint32_t bytes, uint32_t *place)
@@ -147,10 +182,7 @@ static int source_symbol(struct ptx_loader *loader, const struct ptx_statement *
 	}
 	if (s->space == PTX_SPACE_PARAM)
 		return 0;
-	return ptx_frame_ref_add(loader, &(struct ptx_frame_ref){ .constant = *place & ~PTX_CONST_BIT,
-								  .space = s->space,
-								  .is_module = s->is_module,
-								  .bytes = bytes });
+	return source_frame(loader, st, s, bytes, place);
 }
 
 static uint64_t literal(const struct ptx_operand *operand, uint32_t bytes, enum ptx_type type)
@@ -202,6 +234,11 @@ int ptx_source(struct ptx_loader *loader, const struct ptx_statement *st, const 
 		if (wanted < 4)
 			return -EINVAL;
 		return source_symbol(loader, st, operand, wanted, place);
+	case PTX_OPERAND_NAME:
+		if (wanted != 8 || !operand->symbol || operand->symbol->kind != PTX_SYMBOL_FUNCTION)
+			return -EINVAL;
+		*place = ptx_constant(loader, ptx_function_address(loader, operand->symbol->body), 8);
+		return *place == PTX_NO_OPERAND ? ptx_no_memory(loader) : 0;
 	case PTX_OPERAND_SREG:
 		if (wanted < 2)
 			return -EINVAL;

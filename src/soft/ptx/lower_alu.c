@@ -235,10 +235,12 @@ int ptx_lower_mov(struct ptx_loader *loader, struct ptx_statement *st)
 		return lower_pack(loader, st, 0);
 	if (st->args[1].kind == PTX_OPERAND_VECTOR)
 		return lower_pack(loader, st, 1);
-	if (st->args[1].kind == PTX_OPERAND_NAME)
+	if (st->args[1].kind == PTX_OPERAND_NAME &&
+	    (!st->args[1].symbol || st->args[1].symbol->kind != PTX_SYMBOL_FUNCTION ||
+	     st->args[1].symbol->body->function->kernel.is_entry))
 		return ptx_refuse(loader, st->line,
-				  "%s: the address of %.*s, a function or a label, is not supported",
-				  st->full, PTX_MASKED(st->args[1].length), st->args[1].name);
+				  "%s: the address of %.*s, a kernel or a label, is not supported", st->full,
+				  PTX_MASKED(st->args[1].length), st->args[1].name);
 	return ptx_lower_plain(loader, st);
 }
 

@@ -93,6 +93,24 @@ static void loader_free(struct ptx_loader *loader)
 	ptx_arena_free(&loader->scratch);
 }
 
+/* Addresses of functions of different texts differ, so that a pointer from another module is not taken for one of
+ * this module's. 16 bits of a hash, 20 of a number, in units of 16 bytes. */
+static uint64_t code_base(const char *text, size_t length)
+{
+	uint64_t h = 14695981039346656037ull;
+
+	for (size_t i = 0; i < length; i++)
+		h = (h ^ (uint8_t)text[i]) * 1099511628211ull;
+	return PTX_CODE_WINDOW +
+	       ((h ^ h >> 32) & 0xffff) * ((uint64_t)PTX_FUNCTIONS_MAX * PTX_FUNCTION_BYTES);
+}
+
+uint64_t ptx_function_address(struct ptx_loader *loader, struct ptx_body *body)
+{
+	body->function->is_taken = true;
+	return loader->module->code_base + (uint64_t)body->number * PTX_FUNCTION_BYTES;
+}
+
 int ptx_module_load(const char *text, size_t length, struct ptx_module **module, struct bf_error *err)
 {
 	struct ptx_loader loader = { .err = err };
@@ -105,6 +123,7 @@ int ptx_module_load(const char *text, size_t length, struct ptx_module **module,
 	loader.module = calloc(1, sizeof(*loader.module));
 	if (!loader.module)
 		return ptx_no_memory(&loader);
+	loader.module->code_base = code_base(text, length);
 	ptx_lex_start(&loader.lex, text, length);
 	rc = ptx_parse_module(&loader);
 	if (!rc)
@@ -127,6 +146,8 @@ void ptx_module_free(struct ptx_module *module)
 	free(module->patches);
 	free(module->targets);
 	free(module->copies);
+	free(module->sites);
+	free(module->numbered);
 	free(module->variables);
 	free(module->functions);
 	ptx_arena_free(&module->arena);

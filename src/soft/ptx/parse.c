@@ -209,6 +209,41 @@ static int parse_tuning(struct ptx_loader *loader, struct ptx_kernel *k)
 	return rc;
 }
 
+int ptx_parse_prototype(struct ptx_loader *loader, struct ptx_symbol *symbol)
+{
+	struct ptx_body *body = ptx_arena_alloc(&loader->scratch, sizeof(*body));
+	struct ptx_param *params = NULL;
+	uint32_t count;
+	int rc = 0;
+
+	if (body)
+		body->function = ptx_arena_alloc(&loader->scratch, sizeof(*body->function));
+	if (!body || !body->function)
+		return ptx_no_memory(loader);
+	if (ptx_accept(loader, "("))
+		rc = parse_params(loader, body, false, true);
+	if (!rc)
+		rc = ptx_expect(loader, "_");
+	if (!rc && ptx_accept(loader, "("))
+		rc = parse_params(loader, body, false, false);
+	if (!rc) {
+		ptx_accept(loader, ".noreturn");
+		rc = ptx_expect(loader, ";");
+	}
+	count = body->function->kernel.param_count;
+	if (!rc && count) {
+		params = ptx_arena_alloc(&loader->scratch, count * sizeof(*params));
+		rc = params ? 0 : ptx_no_memory(loader);
+	}
+	if (params)
+		memcpy(params, body->params, count * sizeof(*params));
+	free(body->params);
+	body->params = params;
+	symbol->kind = PTX_SYMBOL_PROTOTYPE;
+	symbol->body = body;
+	return rc;
+}
+
 /* The function of this name: declared before, or new. */
 static int function_get(struct ptx_loader *loader, bool is_entry, struct ptx_body **body)
 {
@@ -230,6 +265,8 @@ static int function_get(struct ptx_loader *loader, bool is_entry, struct ptx_bod
 	rc = ptx_symbol_add(loader, t->text, t->length, PTX_SYMBOL_FUNCTION, &s);
 	if (rc)
 		return rc;
+	if (loader->body_count == PTX_FUNCTIONS_MAX)
+		return ptx_refuse(loader, t->line, "more than %u functions", PTX_FUNCTIONS_MAX);
 	slot = ptx_list_add((void **)&loader->bodies, &loader->body_count, &loader->body_room,
 			    sizeof(struct ptx_body *));
 	s->body = ptx_arena_alloc(&loader->scratch, sizeof(*s->body));
@@ -238,6 +275,7 @@ static int function_get(struct ptx_loader *loader, bool is_entry, struct ptx_bod
 		return ptx_no_memory(loader);
 	}
 	*slot = *body = s->body;
+	s->body->number = loader->body_count - 1;
 	s->body->symbol = s;
 	s->body->function = ptx_arena_alloc(&loader->module->arena, sizeof(*s->body->function));
 	if (!s->body->function)

@@ -15,11 +15,17 @@
 #define PTX_SHARED_WINDOW 0x0001000000000000ull
 #define PTX_LOCAL_WINDOW 0x0001010000000000ull
 #define PTX_PARAM_WINDOW 0x0001020000000000ull
+/* Addresses of functions: not memory, only calls take them. */
+#define PTX_CODE_WINDOW 0x0001030000000000ull
 #define PTX_WINDOW_BYTES 0x0000010000000000ull
 
 #define PTX_TEXT_MAX_BYTES (256u << 20)
 #define PTX_SHARED_MAX_BYTES (227u << 10)
 #define PTX_LOCAL_MAX_BYTES (512u << 10)
+/* A thread's stack: local frames of functions that recurse or are called through pointers. A launch may ask for more.
+ * Return addresses and saved registers are kept apart, out of the program's reach, in PTX_CONTROL_FACTOR times that. */
+#define PTX_STACK_BYTES (16u << 10)
+#define PTX_CONTROL_FACTOR 4u
 #define PTX_PARAM_MAX_BYTES 32764u
 #define PTX_THREADS_MAX 1024u
 
@@ -46,6 +52,7 @@ struct ptx_kernel {
 	uint32_t register_count; /* 32-bit ones, as a compiler would report them */
 	uint32_t max_threads;	 /* .maxntid or .reqntid, else PTX_THREADS_MAX */
 	uint32_t required[3];	 /* .reqntid, else zeros */
+	bool uses_stack;	 /* each thread has ptx_launch.stack_bytes besides */
 	uint32_t min_blocks;	 /* .minnctapersm, else 0 */
 	uint32_t line;
 };
@@ -129,6 +136,8 @@ struct ptx_launch {
 	 * (cooperative_groups/details/driver_abi.h). All blocks must then be run in turns, not one to its end. */
 	uint64_t workspace;
 	uint32_t sm_count;
+	uint32_t
+		stack_bytes; /* of a thread; at least PTX_STACK_BYTES, at most PTX_LOCAL_MAX_BYTES are used */
 };
 
 enum ptx_fault_kind {
@@ -142,6 +151,8 @@ enum ptx_fault_kind {
 	PTX_FAULT_ASSERT,
 	PTX_FAULT_BARRIER, /* threads wait at barriers that nobody can complete */
 	PTX_FAULT_INDEX,   /* brx.idx past its table */
+	PTX_FAULT_STACK,   /* calls nested deeper than the thread's stack has room for */
+	PTX_FAULT_CALL,	   /* a call through a pointer that is no function of its kind */
 };
 
 struct ptx_fault {
@@ -171,6 +182,8 @@ enum ptx_state ptx_block_run(struct ptx_block *block, uint64_t max_cost, const u
 uint64_t ptx_block_moved_bytes(const struct ptx_block *block);
 const struct ptx_fault *ptx_block_fault(const struct ptx_block *block);
 const char *ptx_fault_name(enum ptx_fault_kind kind);
+/* Bytes that a thread of this launch has for calls, on the stack and apart from it; 0 if its kernel needs none. */
+uint64_t ptx_launch_stack_bytes(const struct ptx_launch *launch);
 
 /* The decoder's table, for docs/ptx.md: row `index`, or NULL past the end. */
 struct ptx_row_info {

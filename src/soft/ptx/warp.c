@@ -15,6 +15,10 @@ void ptx_warp_start(struct ptx_warp *w)
 	w->forced = 0;
 	w->turn = 0;
 	w->cost = 0;
+	for (unsigned i = 0; i < PTX_LANES; i++) {
+		w->top[i] = w->block->function->local_total;
+		w->depth[i] = 0;
+	}
 }
 
 static void add_fragment(struct ptx_warp *w, uint32_t pc, uint32_t mask, enum ptx_wait wait, uint32_t barrier)
