@@ -169,6 +169,11 @@ static int block_allocate(struct ptx_block *b)
 	b->dynamic_base = (f->shared_total + 127) & ~127u;
 	b->shared_bytes = l->dynamic_shared_bytes ? b->dynamic_base + l->dynamic_shared_bytes
 						  : f->shared_total;
+	b->shared_used = b->shared_bytes;
+	if (b->module->uses_reserved) {
+		b->reserved_base = (b->shared_bytes + 127) & ~127u;
+		b->shared_bytes = b->reserved_base + PTX_RESERVED_BYTES;
+	}
 	b->local_bytes = f->local_total;
 	if (stack_bytes(l)) {
 		b->local_bytes += stack_bytes(l) + STACK_APART_BYTES;
@@ -291,6 +296,8 @@ static bool warp_turn(struct ptx_warp *w, uint32_t left)
 		has_run = true;
 		done = fragment_run(w, left);
 		left -= done < left ? done : left;
+		if (w->is_spinning)
+			break;
 	}
 	w->block->cost += w->cost;
 	w->cost = 0;

@@ -8,6 +8,9 @@
 
 #define PTX_BARRIERS 16u
 #define PTX_SPANS 4u
+#define PTX_RESERVED_BYTES \
+	1024u /* of shared memory, if the module uses them: what cooperative groups need is in its
+				  * second half (details/memory.h: at least 288 bytes, zero at the start) */
 
 enum ptx_wait { PTX_WAIT_NOTHING, PTX_WAIT_LANES, PTX_WAIT_BARRIER };
 
@@ -31,8 +34,9 @@ struct ptx_warp {
 	uint32_t live;				  /* not exited */
 	struct ptx_fragment fragments[PTX_LANES]; /* those that do not run */
 	uint32_t fragment_count;
-	uint32_t turn;	 /* for fairness among fragments */
-	uint32_t forced; /* lanes that need not wait for others any more */
+	uint32_t turn;	  /* for fairness among fragments */
+	bool is_spinning; /* what it looked for has not happened: the turn of others */
+	uint32_t forced;  /* lanes that need not wait for others any more */
 	uint64_t cost;
 	uint32_t tid[3][PTX_LANES];
 	uint32_t top[PTX_LANES];   /* of each lane's stack, in its local memory */
@@ -55,6 +59,8 @@ struct ptx_block {
 	uint8_t *params;
 	uint8_t *shared;
 	uint32_t shared_bytes;
+	uint32_t shared_used;	/* of those: the program's own */
+	uint32_t reserved_base; /* behind those, if the module uses reserved shared memory */
 	uint32_t dynamic_base;
 	uint8_t *local;
 	uint32_t local_bytes; /* a thread, with its stack */

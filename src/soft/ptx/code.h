@@ -136,6 +136,8 @@ enum ptx_family {
 	PTX_ISSPACEP,
 	PTX_CPASYNC,
 	PTX_FENCE,
+	PTX_MBARRIER,
+	PTX_CPBULK, /* mode 0: device to shared memory; 1: back */
 	/* the warp together */
 	PTX_SHFL,
 	PTX_VOTE,
@@ -274,11 +276,27 @@ enum ptx_sreg {
 	PTX_SREG_TOTAL_BYTES,
 	PTX_SREG_WORKSPACE_LO, /* %envreg2 */
 	PTX_SREG_WORKSPACE_HI, /* %envreg1 */
+	PTX_SREG_RESERVED,     /* of shared memory: its first byte */
+	PTX_SREG_RESERVED_USE, /* the part that cooperative groups use */
+	PTX_SREG_RESERVED_END,
+	PTX_SREG_RESERVED_CAP,
 	PTX_SREG_ZERO,	       /* parts that never differ: %tid.w, %envreg0 */
 	PTX_SREG_ONE,	       /* %ntid.w */
 	PTX_SREG_DYNAMIC_BASE, /* not PTX's: where extern shared memory starts */
 };
 
+enum ptx_mbarrier_mode {
+	PTX_MBARRIER_INIT,
+	PTX_MBARRIER_INVAL,
+	PTX_MBARRIER_ARRIVE,
+	PTX_MBARRIER_DROP,
+	PTX_MBARRIER_EXPECT,	    /* bytes that copies will bring */
+	PTX_MBARRIER_ARRIVE_EXPECT, /* both */
+	PTX_MBARRIER_COMPLETE,	    /* bytes that copies have brought */
+	PTX_MBARRIER_WAIT,
+	PTX_MBARRIER_WAIT_PARITY,
+	PTX_MBARRIER_PENDING,
+};
 enum ptx_bar_mode { PTX_BAR_SYNC, PTX_BAR_ARRIVE, PTX_BAR_POPC, PTX_BAR_AND, PTX_BAR_OR };
 enum ptx_shfl_mode { PTX_SHFL_UP, PTX_SHFL_DOWN, PTX_SHFL_BFLY, PTX_SHFL_IDX };
 enum ptx_vote_mode { PTX_VOTE_ALL, PTX_VOTE_ANY, PTX_VOTE_UNI, PTX_VOTE_BALLOT };
@@ -340,6 +358,7 @@ struct ptx_module {
 	uint32_t variable_count;
 	struct ptx_function **functions;
 	uint32_t function_count;
+	bool uses_reserved; /* shared memory */
 	uint32_t target;
 	uint32_t version;
 };

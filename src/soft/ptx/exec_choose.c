@@ -97,7 +97,15 @@ static uint64_t sreg_value(const struct ptx_warp *w, const struct ptx_op *op)
 	case PTX_SREG_DYNAMIC_BYTES:
 		return b->launch.dynamic_shared_bytes;
 	case PTX_SREG_TOTAL_BYTES:
-		return b->shared_bytes;
+		return b->shared_used;
+	case PTX_SREG_RESERVED:
+		return b->reserved_base;
+	case PTX_SREG_RESERVED_USE:
+		return b->reserved_base + PTX_RESERVED_BYTES / 2;
+	case PTX_SREG_RESERVED_END:
+		return b->reserved_base + PTX_RESERVED_BYTES;
+	case PTX_SREG_RESERVED_CAP:
+		return PTX_RESERVED_BYTES;
 	case PTX_SREG_WORKSPACE_LO:
 		return b->launch.workspace;
 	case PTX_SREG_WORKSPACE_HI:

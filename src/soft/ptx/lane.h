@@ -103,6 +103,7 @@ ptx_handler PTX_BUILT(ptx_find_memory)(unsigned family, unsigned type);
 ptx_handler PTX_BUILT(ptx_find_atomic)(unsigned family, unsigned type);
 ptx_handler PTX_BUILT(ptx_find_warp)(unsigned family, unsigned type);
 ptx_handler PTX_BUILT(ptx_find_control)(unsigned family, unsigned type);
+ptx_handler PTX_BUILT(ptx_find_async)(unsigned family, unsigned type);
 ptx_handler PTX_BUILT(ptx_find_call)(unsigned family, unsigned type);
 /* Run the warp's chosen fragment until it must stop, at most `limit` ops; the number run. */
 uint32_t PTX_BUILT(ptx_fragment_run)(struct ptx_warp *warp, uint32_t limit);

@@ -179,7 +179,7 @@ struct ptx_statement {
 	uint32_t line;
 	char name[24];
 	char full[96]; /* with suffixes, for messages */
-	char suffixes[PTX_SUFFIXES_MAX][24];
+	char suffixes[PTX_SUFFIXES_MAX][32];
 	uint32_t suffix_count;
 	uint32_t guard;
 	uint32_t guard_xor;

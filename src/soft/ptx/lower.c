@@ -31,7 +31,7 @@ static bool list_has(const char *list, const char *word)
 
 static bool has_required(const struct ptx_row *row, const struct ptx_statement *st)
 {
-	char word[24];
+	char word[32];
 
 	for (const char *at = strchr(row->modifiers, '+'); at; at = strchr(at, '+')) {
 		size_t n = strcspn(++at, " ");

@@ -11,9 +11,10 @@ static enum ptx_space space_of(const struct ptx_statement *st)
 		enum ptx_space space;
 	} names[] = {
 		{ "global", PTX_SPACE_GLOBAL },	     { "shared", PTX_SPACE_SHARED },
-		{ "shared::cta", PTX_SPACE_SHARED }, { "local", PTX_SPACE_LOCAL },
-		{ "param", PTX_SPACE_PARAM },	     { "param::entry", PTX_SPACE_PARAM },
-		{ "param::func", PTX_SPACE_PARAM },  { "const", PTX_SPACE_GLOBAL },
+		{ "shared::cta", PTX_SPACE_SHARED }, { "shared::cluster", PTX_SPACE_SHARED },
+		{ "local", PTX_SPACE_LOCAL },	     { "param", PTX_SPACE_PARAM },
+		{ "param::entry", PTX_SPACE_PARAM }, { "param::func", PTX_SPACE_PARAM },
+		{ "const", PTX_SPACE_GLOBAL },
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -322,6 +323,144 @@ int ptx_lower_cp_async(struct ptx_loader *loader, struct ptx_statement *st)
 	op->r[2] = zero;
 	op->width = (uint8_t)to.width;
 	return set_address(loader, op, 0, &from);
+}
+
+static int mbarrier_mode(const struct ptx_statement *st)
+{
+	if (ptx_has(st, "init"))
+		return PTX_MBARRIER_INIT;
+	if (ptx_has(st, "inval"))
+		return PTX_MBARRIER_INVAL;
+	if (ptx_has(st, "arrive_drop"))
+		return ptx_has(st, "expect_tx") ? -1 : PTX_MBARRIER_DROP;
+	if (ptx_has(st, "arrive"))
+		return ptx_has(st, "expect_tx") ? PTX_MBARRIER_ARRIVE_EXPECT : PTX_MBARRIER_ARRIVE;
+	if (ptx_has(st, "expect_tx"))
+		return PTX_MBARRIER_EXPECT;
+	if (ptx_has(st, "complete_tx"))
+		return PTX_MBARRIER_COMPLETE;
+	if (ptx_has(st, "pending_count"))
+		return PTX_MBARRIER_PENDING;
+	return ptx_has(st, "parity") ? PTX_MBARRIER_WAIT_PARITY : PTX_MBARRIER_WAIT;
+}
+
+/* What is written first, if anything; then the address; then a count, a number of bytes, a state or a parity. */
+static int mbarrier_operands(struct ptx_loader *loader, struct ptx_statement *st, int mode, struct address *a,
+			     uint32_t *d, uint32_t *value)
+{
+	bool is_wait = mode == PTX_MBARRIER_WAIT || mode == PTX_MBARRIER_WAIT_PARITY;
+	bool has_target = is_wait || mode == PTX_MBARRIER_ARRIVE || mode == PTX_MBARRIER_DROP ||
+			  mode == PTX_MBARRIER_ARRIVE_EXPECT;
+	bool is_optional = mode == PTX_MBARRIER_ARRIVE || mode == PTX_MBARRIER_DROP;
+	unsigned at = has_target, bytes = mode == PTX_MBARRIER_WAIT ? 8 : 4;
+	unsigned most = at + (mode == PTX_MBARRIER_INVAL ? 1 : is_wait ? 3 : 2);
+	int rc = 0;
+
+	/* try_wait may name a time to wait at most: it never waits here */
+	if (st->arg_count > most || st->arg_count + (is_optional || is_wait) < most)
+		return ptx_refuse(loader, st->line, "%s: operands are missing", st->full);
+	if (has_target && (is_wait || st->args[0].kind != PTX_OPERAND_SINK))
+		rc = ptx_target(loader, st, &st->args[0], is_wait ? 0 : 8, d, NULL);
+	if (!rc)
+		rc = address_of(loader, st, &st->args[at], a);
+	if (!rc && st->arg_count > at + 1)
+		rc = ptx_source(loader, st, &st->args[at + 1], bytes,
+				bytes == 8 ? PTX_TYPE_U64 : PTX_TYPE_U32, value, NULL);
+	if (rc || (a->space != PTX_SPACE_SHARED && a->space != PTX_SPACE_GENERIC))
+		return rc == -ENOMEM ? rc : ptx_bad_operand(loader, st, at);
+	return 0;
+}
+
+static int emit_mbarrier(struct ptx_loader *loader, struct ptx_statement *st, int mode,
+			 const struct address *a, uint32_t d, uint32_t value)
+{
+	struct ptx_op *op = ptx_emit(loader, st, PTX_MBARRIER, PTX_TYPE_NONE);
+
+	if (!op)
+		return ptx_no_memory(loader);
+	op->mode = (uint8_t)mode;
+	op->writes = 1;
+	op->count = 3;
+	op->r[0] = d;
+	op->r[2] = value;
+	return set_address(loader, op, 1, a);
+}
+
+int ptx_lower_mbarrier(struct ptx_loader *loader, struct ptx_statement *st)
+{
+	struct address a = { .space = space_of(st) };
+	uint32_t d = PTX_NO_OPERAND, value = PTX_NO_OPERAND;
+	int mode = mbarrier_mode(st), rc;
+
+	if (mode < 0)
+		return ptx_refuse(loader, st->line, "instruction %s is not supported", st->full);
+	if (mode == PTX_MBARRIER_PENDING) {
+		struct ptx_op *op;
+
+		if (st->arg_count != 2 || ptx_target(loader, st, &st->args[0], 4, &d, NULL) ||
+		    ptx_source(loader, st, &st->args[1], 8, PTX_TYPE_U64, &value, NULL))
+			return ptx_bad_operand(loader, st, 0);
+		op = ptx_emit(loader, st, PTX_MBARRIER, PTX_TYPE_NONE);
+		if (!op)
+			return ptx_no_memory(loader);
+		op->mode = PTX_MBARRIER_PENDING;
+		op->writes = 1;
+		op->count = 3;
+		op->r[0] = d;
+		op->r[2] = value;
+		return 0;
+	}
+	rc = mbarrier_operands(loader, st, mode, &a, &d, &value);
+	return rc ? rc : emit_mbarrier(loader, st, mode, &a, d, value);
+}
+
+/* cp.async.mbarrier.arrive [a]: arrive when the thread's copies are done, which they are. Without .noinc one more
+ * arrival is expected first, so that nothing changes. */
+int ptx_lower_cp_arrive(struct ptx_loader *loader, struct ptx_statement *st)
+{
+	struct address a = { .space = space_of(st) };
+	int rc = st->arg_count == 1 ? address_of(loader, st, &st->args[0], &a) : -EINVAL;
+
+	if (rc || (a.space != PTX_SPACE_SHARED && a.space != PTX_SPACE_GENERIC))
+		return rc == -ENOMEM ? rc : ptx_bad_operand(loader, st, 0);
+	if (!ptx_has(st, "noinc"))
+		return ptx_lower_ignored(loader, st);
+	return emit_mbarrier(loader, st, PTX_MBARRIER_ARRIVE, &a, PTX_NO_OPERAND, PTX_NO_OPERAND);
+}
+
+/* cp.async.bulk [shared], [global], bytes, [mbarrier]; cp.async.bulk [global], [shared], bytes: done at once. */
+int ptx_lower_cp_bulk(struct ptx_loader *loader, struct ptx_statement *st)
+{
+	bool is_load = ptx_has(st, "mbarrier::complete_tx::bytes");
+	struct address shared = { .space = PTX_SPACE_SHARED }, device = { .space = PTX_SPACE_GLOBAL };
+	struct address barrier = { .space = PTX_SPACE_SHARED, .width = 4 };
+	uint32_t bytes;
+	struct ptx_op *op;
+	int rc;
+
+	if (st->arg_count != (is_load ? 4 : 3))
+		return ptx_refuse(loader, st->line, "%s: operands of this form", st->full);
+	rc = address_of(loader, st, &st->args[is_load ? 0 : 1], &shared);
+	if (!rc)
+		rc = address_of(loader, st, &st->args[is_load ? 1 : 0], &device);
+	if (!rc)
+		rc = ptx_source(loader, st, &st->args[2], 4, PTX_TYPE_U32, &bytes, NULL);
+	barrier.place = PTX_NO_OPERAND;
+	if (!rc && is_load)
+		rc = address_of(loader, st, &st->args[3], &barrier);
+	if (rc || shared.has_ref || shared.offset || barrier.has_ref || barrier.offset || device.width != 8)
+		return rc == -ENOMEM ? rc : ptx_bad_operand(loader, st, 0);
+	op = ptx_emit(loader, st, PTX_CPBULK, PTX_TYPE_NONE);
+	if (!op)
+		return ptx_no_memory(loader);
+	op->mode = !is_load;
+	op->count = 4;
+	op->r[1] = shared.place;
+	op->r[2] = bytes;
+	op->r[3] = barrier.place;
+	op->width = (uint8_t)shared.width;
+	op->aux = barrier.width;
+	return set_address(loader, op, 0, &device);
 }
 
 int ptx_lower_ignored(struct ptx_loader *loader, struct ptx_statement *st)

@@ -44,6 +44,11 @@ static const struct {
 	{ "%lanemask_ge", NULL, PTX_SREG_MASK_GE },
 	{ "%dynamic_smem_size", NULL, PTX_SREG_DYNAMIC_BYTES },
 	{ "%total_smem_size", NULL, PTX_SREG_TOTAL_BYTES },
+	{ "%reserved_smem_offset_begin", NULL, PTX_SREG_RESERVED },
+	{ "%reserved_smem_offset_end", NULL, PTX_SREG_RESERVED_END },
+	{ "%reserved_smem_offset_cap", NULL, PTX_SREG_RESERVED_CAP },
+	{ "%reserved_smem_offset_0", NULL, PTX_SREG_RESERVED },
+	{ "%reserved_smem_offset_1", NULL, PTX_SREG_RESERVED_USE },
 	{ "%envreg0", NULL, PTX_SREG_ZERO },
 	{ "%envreg1", NULL, PTX_SREG_WORKSPACE_HI },
 	{ "%envreg2", NULL, PTX_SREG_WORKSPACE_LO },
@@ -61,6 +66,8 @@ static int parse_sreg(struct ptx_loader *loader, const struct ptx_token *name, s
 			continue;
 		operand->kind = PTX_OPERAND_SREG;
 		operand->sreg = sregs[i].sreg;
+		loader->module->uses_reserved |= operand->sreg >= PTX_SREG_RESERVED &&
+						 operand->sreg <= PTX_SREG_RESERVED_CAP;
 		if (sregs[i].part)
 			ptx_lex_next(&loader->lex);
 		return 0;

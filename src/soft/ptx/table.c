@@ -24,6 +24,9 @@
 #define CVT_FLOAT "f16 bf16 f32 f64"
 #define ATOM_WORDS "global shared shared::cta relaxed acquire release acq_rel cta cluster gpu sys "
 
+#define MBARRIER " shared shared::cta shared::cluster"
+#define MBARRIER_ORDER " relaxed acquire release cta cluster"
+
 #define PLAIN ptx_lower_plain
 #define FLOAT ptx_lower_float
 #define MODED ptx_lower_moded
@@ -174,11 +177,36 @@ const struct ptx_row ptx_rows[] = {
 	{ "cp", "", "", "+async +commit_group", "", PTX_NOP, ptx_lower_ignored },
 	{ "cp", "", "", "+async +wait_group", "", PTX_NOP, ptx_lower_ignored },
 	{ "cp", "", "", "+async +wait_all", "", PTX_NOP, ptx_lower_ignored },
+	{ "cp", "b64", "", "+async +mbarrier +arrive noinc shared shared::cta", "", PTX_MBARRIER,
+	  ptx_lower_cp_arrive },
+	{ "cp", "", "", "+async +bulk +global +mbarrier::complete_tx::bytes shared::cta shared::cluster", "",
+	  PTX_CPBULK, ptx_lower_cp_bulk },
+	{ "cp", "", "", "+async +bulk +global +shared::cta +bulk_group", "", PTX_CPBULK, ptx_lower_cp_bulk },
+	{ "cp", "", "", "+async +bulk +commit_group", "", PTX_NOP, ptx_lower_ignored },
+	{ "cp", "", "", "+async +bulk +wait_group read", "", PTX_NOP, ptx_lower_ignored },
+	{ "cp", "", "", "+async +bulk +prefetch +L2 +global", "", PTX_NOP, ptx_lower_ignored },
+	{ "mbarrier", "b64", "", "+init" MBARRIER, "", PTX_MBARRIER, ptx_lower_mbarrier },
+	{ "mbarrier", "b64", "", "+inval" MBARRIER, "", PTX_MBARRIER, ptx_lower_mbarrier },
+	{ "mbarrier", "b64", "", "+arrive expect_tx noComplete" MBARRIER_ORDER MBARRIER, "", PTX_MBARRIER,
+	  ptx_lower_mbarrier },
+	{ "mbarrier", "b64", "", "+arrive_drop noComplete" MBARRIER_ORDER MBARRIER, "", PTX_MBARRIER,
+	  ptx_lower_mbarrier },
+	{ "mbarrier", "b64", "", "+expect_tx" MBARRIER_ORDER MBARRIER, "", PTX_MBARRIER, ptx_lower_mbarrier },
+	{ "mbarrier", "b64", "", "+complete_tx" MBARRIER_ORDER MBARRIER, "", PTX_MBARRIER,
+	  ptx_lower_mbarrier },
+	{ "mbarrier", "b64", "", "+test_wait parity" MBARRIER_ORDER MBARRIER, "", PTX_MBARRIER,
+	  ptx_lower_mbarrier },
+	{ "mbarrier", "b64", "", "+try_wait parity" MBARRIER_ORDER MBARRIER, "", PTX_MBARRIER,
+	  ptx_lower_mbarrier },
+	{ "mbarrier", "b64", "", "+pending_count", "", PTX_MBARRIER, ptx_lower_mbarrier },
 	{ "prefetch", "", "", "global local L1 L2 L2::evict_last L2::evict_normal", "", PTX_NOP,
 	  ptx_lower_ignored },
 	{ "prefetchu", "", "", "L1", "", PTX_NOP, ptx_lower_ignored },
 	{ "membar", "", "", "cta gl sys", "", PTX_FENCE, ptx_lower_fence },
 	{ "fence", "", "", "sc acq_rel acquire release cta cluster gpu sys", "", PTX_FENCE, ptx_lower_fence },
+	{ "fence", "", "", "+proxy alias async global shared::cta shared::cluster", "", PTX_FENCE,
+	  ptx_lower_fence },
+	{ "fence", "", "", "+mbarrier_init release cluster", "", PTX_FENCE, ptx_lower_fence },
 	/* the warp together */
 	{ "shfl", "b32", "", "sync up down bfly idx", "", PTX_SHFL, ptx_lower_shfl },
 	{ "vote", "pred", "", "sync all any uni", "", PTX_VOTE, ptx_lower_vote },
@@ -222,7 +250,6 @@ const struct ptx_row ptx_rows[] = {
 	{ "ldmatrix", "", "", "any", "", 0, REFUSED },
 	{ "stmatrix", "", "", "any", "", 0, REFUSED },
 	{ "movmatrix", "", "", "any", "", 0, REFUSED },
-	{ "mbarrier", "", "", "any", "", 0, REFUSED },
 	{ "mapa", "", "", "any", "", 0, REFUSED },
 	{ "getctarank", "", "", "any", "", 0, REFUSED },
 	{ "multimem", "", "", "any", "", 0, REFUSED },

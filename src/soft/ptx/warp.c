@@ -14,6 +14,7 @@ void ptx_warp_start(struct ptx_warp *w)
 	w->fragment_count = 0;
 	w->forced = 0;
 	w->turn = 0;
+	w->is_spinning = false;
 	w->cost = 0;
 	for (unsigned i = 0; i < PTX_LANES; i++) {
 		w->top[i] = w->block->function->local_total;
@@ -71,11 +72,14 @@ static uint32_t lowest(const struct ptx_warp *w, enum ptx_wait wait)
 
 static uint32_t choose(struct ptx_warp *w)
 {
-	uint32_t best = lowest(w, PTX_WAIT_NOTHING);
+	uint32_t best = lowest(w, PTX_WAIT_NOTHING), at;
 
-	if (best == ~0u || ++w->turn % FAIR_TURNS)
+	w->turn++;
+	if (best == ~0u || (w->turn % FAIR_TURNS && !w->is_spinning))
 		return best;
-	for (uint32_t n = 0, at = w->turn / FAIR_TURNS; n < w->fragment_count; n++, at++)
+	at = w->is_spinning ? w->turn : w->turn / FAIR_TURNS;
+	w->is_spinning = false;
+	for (uint32_t n = 0; n < w->fragment_count; n++, at++)
 		if (w->fragments[at % w->fragment_count].wait == PTX_WAIT_NOTHING)
 			return at % w->fragment_count;
 	return best;
