@@ -227,7 +227,7 @@ static void bulk_copies_move_both_ways(void **state)
 			"[%r8];\n"
 			"mbarrier.arrive.expect_tx.shared.b64 %rd0, [bar], 32;\n"
 			"w: mbarrier.try_wait.shared.b64 %p0, [bar], %rd0;\n@!%p0 bra w;\n"
-			"fence.proxy.async.shared::cta;\n"
+			"fence.proxy.async.shared::cta;\ncp.async.bulk.prefetch.L2.global [%rd7], %r0;\n"
 			"cp.async.bulk.global.shared::cta.bulk_group [%rd8], [%r7], %r0;\n"
 			"cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;\nret;\n}\n",
 			out, &fault),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "soft/cuda/jit.h"
+#include "soft/cuda/refused.h"
 
 CUresult jit_check(const struct jit *jit)
 {
@@ -45,7 +46,7 @@ static void word(const struct bf_error *err, char *to, size_t room)
 	unsigned line = 0;
 	int from = 0;
 
-	if (!err)
+	if (!err->code)
 		*to = '\0';
 	else if (sscanf(err->text, "PTX line %u: %n", &line, &from) == 1 && from)
 		snprintf(to, room,
@@ -56,15 +57,18 @@ static void word(const struct bf_error *err, char *to, size_t room)
 		snprintf(to, room, "ptxas fatal   : %s\n", err->text);
 }
 
-void jit_report(const struct jit *jit, const struct bf_error *err)
+void jit_report(const struct jit *jit, const char *path, const struct bf_error *err)
 {
 	char text[sizeof(err->text) + 160];
 	void **time = find(jit, CU_JIT_WALL_TIME);
+	void **log = find(jit, CU_JIT_ERROR_LOG_BUFFER);
 	float none = 0;
 
 	word(err, text, sizeof(text));
 	fill(jit, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, text);
 	fill(jit, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, "");
+	if (!log || !*log)
+		refused_tell(path, err);
 	if (time)
 		memcpy(time, &none, sizeof(none));
 }

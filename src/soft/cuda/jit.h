@@ -12,7 +12,8 @@ struct jit {
 	void **values;
 };
 CUresult jit_check(const struct jit *jit);
-/* Fill in the logs; err NULL: there is nothing to complain about. */
-void jit_report(const struct jit *jit, const struct bf_error *err);
+/* Fill in the logs. Without an error log of the program's own, an error is one line on stderr, which names `path`, the
+ * module's file, or NULL. */
+void jit_report(const struct jit *jit, const char *path, const struct bf_error *err);
 
 #endif

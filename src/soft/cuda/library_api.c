@@ -27,7 +27,9 @@ static CUresult load(CUlibrary *handle, const void *data, const char *path, cons
 	if (result)
 		return result;
 	result = data ? image_load(data, 0, &image, &err) : image_load_file(path, &image, &err);
-	jit_report(jit, err.code ? &err : NULL);
+	if (!result)
+		err.code = 0;
+	jit_report(jit, path, &err);
 	if (result)
 		return result;
 	result = library_new(&image, &library);

@@ -79,7 +79,7 @@ static void report(struct link *link)
 {
 	if (link->jit.count)
 		memcpy(link->jit.values, link->given, link->jit.count * sizeof(*link->given));
-	jit_report(&link->jit, link->err.code ? &link->err : NULL);
+	jit_report(&link->jit, NULL, &link->err);
 }
 
 static CUresult refuse(struct link *link, const char *why, CUresult result)

@@ -146,7 +146,9 @@ CUresult module_load(struct context *context, const void *data, size_t length, u
 	result = image_load(data, length, &image, &err);
 	if (!result)
 		result = module_new(context, &image, NULL, module, &err);
-	jit_report(&jit, err.code ? &err : NULL);
+	if (!result) /* a part without PTX is no error where others have it */
+		err.code = 0;
+	jit_report(&jit, NULL, &err);
 	image_free(&image);
 	return result;
 }

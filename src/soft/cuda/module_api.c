@@ -4,6 +4,7 @@
 
 #include "soft/cuda/jit.h"
 #include "soft/cuda/module.h"
+#include "soft/cuda/refused.h"
 
 static CUresult load(CUmodule *handle, const void *data, const struct jit *jit)
 {
@@ -23,17 +24,19 @@ static CUresult load(CUmodule *handle, const void *data, const struct jit *jit)
 
 static CUresult load_file(CUmodule *handle, const char *path)
 {
-	struct bf_error err;
+	struct bf_error err = { 0 };
 	struct context *context;
 	struct module *module;
-	struct image image;
+	struct image image = { 0 };
 	CUresult result = context_current(&context);
 
-	if (!result)
-		result = image_load_file(path, &image, &err);
 	if (result)
 		return result;
-	result = module_new(context, &image, NULL, &module, &err);
+	result = image_load_file(path, &image, &err);
+	if (!result)
+		result = module_new(context, &image, NULL, &module, &err);
+	if (result != CUDA_ERROR_FILE_NOT_FOUND)
+		refused_tell(path, &err);
 	image_free(&image);
 	if (!result)
 		*handle = (CUmodule)module;

@@ -50,7 +50,12 @@ void ptx_complain(struct ptx_loader *loader, uint32_t line, const char *fmt, ...
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	bf_fail(loader->err, EINVAL, "PTX line %u: %s", line, text);
+	/* a fat binary's text is not seen: its function says more than its line */
+	if (loader->body && loader->body->function && loader->body->function->kernel.name)
+		bf_fail(loader->err, EINVAL, "PTX line %u: %s (in %.128s)", line, text,
+			loader->body->function->kernel.name);
+	else
+		bf_fail(loader->err, EINVAL, "PTX line %u: %s", line, text);
 }
 
 bool ptx_accept(struct ptx_loader *loader, const char *text)
