@@ -360,42 +360,6 @@ static void elect_chooses_one_lane_a_group(void **state)
 	rig_close(&rig);
 }
 
-static void lanes_wait_for_lanes_that_another_warp_lets_go(void **state)
-{
-	struct {
-		uint64_t value, out;
-	} p;
-	struct lanes l;
-	struct rig rig;
-
-	(void)state;
-	lanes_set(&l, 0);
-	rig_open(&rig, "groups");
-	p.value = rig_alloc(&rig, sizeof(l.value), l.value);
-	p.out = rig_alloc(&rig, 64 * 4, NULL);
-	rig_launch(&rig, "halves", (struct rig_shape){ { 1 }, { 64 }, 0 }, &p, sizeof(p));
-	for (unsigned i = 0; i < 64; i++)
-		assert_int_equal(((uint32_t *)rig_host(&rig, p.out))[i], i < 32 ? l.value[5] : 0);
-	rig_close(&rig);
-}
-
-static void lanes_of_one_warp_wait_at_several_barriers(void **state)
-{
-	uint32_t sums[4] = { 0 };
-	struct rig rig;
-	uint64_t out;
-
-	(void)state;
-	rig_open(&rig, "groups");
-	out = rig_alloc(&rig, 128 * 4, NULL);
-	rig_launch(&rig, "barriers", (struct rig_shape){ { 1 }, { 128 }, 0 }, &out, sizeof(out));
-	for (unsigned i = 0; i < 128; i++)
-		sums[i % 4] += i;
-	for (unsigned i = 0; i < 128; i++)
-		assert_int_equal(((uint32_t *)rig_host(&rig, out))[i], sums[i % 4]);
-	rig_close(&rig);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -408,8 +372,6 @@ int main(void)
 		cmocka_unit_test(tiles_of_cooperative_groups_are_apart),
 		cmocka_unit_test(labeled_partitions_reduce_apart),
 		cmocka_unit_test(elect_chooses_one_lane_a_group),
-		cmocka_unit_test(lanes_wait_for_lanes_that_another_warp_lets_go),
-		cmocka_unit_test(lanes_of_one_warp_wait_at_several_barriers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

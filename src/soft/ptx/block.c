@@ -304,15 +304,6 @@ static bool warp_turn(struct ptx_warp *w, uint32_t left)
 	return has_run;
 }
 
-/* No warp can run: lanes that wait for lanes of their warp, which wait at a barrier, need not any more. */
-static bool force_one(struct ptx_block *b)
-{
-	for (uint32_t i = 0; i < b->warp_count; i++)
-		if (ptx_warp_force(&b->warps[i]))
-			return true;
-	return false;
-}
-
 /* The next warp's turn. When no warp could run, once around, none ever will. */
 static void block_step(struct ptx_block *b, uint32_t ops)
 {
@@ -327,8 +318,6 @@ static void block_step(struct ptx_block *b, uint32_t ops)
 		return;
 	if (!b->live_threads)
 		b->state = PTX_STATE_DONE;
-	else if (b->idle_warps > b->warp_count && force_one(b))
-		b->idle_warps = 0;
 	else if (b->idle_warps > b->warp_count)
 		ptx_fault_set(&b->warps[0], NULL, PTX_FAULT_BARRIER, 0, 0, 0, false);
 }

@@ -8,9 +8,9 @@
 
 #define PTX_BARRIERS 16u
 #define PTX_SPANS 4u
-#define PTX_RESERVED_BYTES \
-	1024u /* of shared memory, if the module uses them: what cooperative groups need is in its
-				  * second half (details/memory.h: at least 288 bytes, zero at the start) */
+/* Reserved shared memory, if the module uses it: what cooperative groups need (details/memory.h). Measured on an H200:
+ * begin 0, end 288, cap 1024, both offsets 0. Here it lies behind the program's own. */
+#define PTX_RESERVED_BYTES 288u
 
 enum ptx_wait { PTX_WAIT_NOTHING, PTX_WAIT_LANES, PTX_WAIT_BARRIER };
 
@@ -97,8 +97,6 @@ bool ptx_warp_pick(struct ptx_warp *warp);
 void ptx_warp_park(struct ptx_warp *warp, enum ptx_wait wait, uint32_t barrier);
 /* Of the running fragment, these lanes wait at its pc, the others run on. */
 void ptx_warp_leave_behind(struct ptx_warp *warp, uint32_t mask, enum ptx_wait wait);
-/* Lanes that wait for lanes which are not coming go on without them; false if none of the warp waits so. */
-bool ptx_warp_force(struct ptx_warp *warp);
 void ptx_warp_split(struct ptx_warp *warp, uint32_t mask, uint32_t pc);
 void ptx_barrier_check(struct ptx_block *block, uint32_t barrier);
 void ptx_barriers_check(struct ptx_block *block);

@@ -277,7 +277,6 @@ enum ptx_sreg {
 	PTX_SREG_WORKSPACE_LO, /* %envreg2 */
 	PTX_SREG_WORKSPACE_HI, /* %envreg1 */
 	PTX_SREG_RESERVED,     /* of shared memory: its first byte */
-	PTX_SREG_RESERVED_USE, /* the part that cooperative groups use */
 	PTX_SREG_RESERVED_END,
 	PTX_SREG_RESERVED_CAP,
 	PTX_SREG_ZERO,	       /* parts that never differ: %tid.w, %envreg0 */

@@ -100,12 +100,10 @@ static uint64_t sreg_value(const struct ptx_warp *w, const struct ptx_op *op)
 		return b->shared_used;
 	case PTX_SREG_RESERVED:
 		return b->reserved_base;
-	case PTX_SREG_RESERVED_USE:
-		return b->reserved_base + PTX_RESERVED_BYTES / 2;
 	case PTX_SREG_RESERVED_END:
 		return b->reserved_base + PTX_RESERVED_BYTES;
 	case PTX_SREG_RESERVED_CAP:
-		return PTX_RESERVED_BYTES;
+		return 1024;
 	case PTX_SREG_WORKSPACE_LO:
 		return b->launch.workspace;
 	case PTX_SREG_WORKSPACE_HI:

@@ -52,31 +52,12 @@ static uint32_t arriving(const struct ptx_warp *w, const struct ptx_op *op, uint
 	return expected && op->aux && mask == w->live ? PTX_LANES : (uint32_t)__builtin_popcount(mask);
 }
 
-/* The lanes of mask whose barrier and count are those of its lowest lane. */
-static uint32_t same_barrier(const struct ptx_warp *w, const struct ptx_op *op, uint32_t mask)
-{
-	for (unsigned k = 1; k < 3; k++) {
-		const uint32_t *row = op->r[k] == PTX_NO_OPERAND ? NULL : ptx_in(w, op->r[k]);
-		uint32_t same = 0;
-
-		if (!row || (op->r[k] & PTX_CONST_BIT))
-			continue;
-		for (unsigned i = 0; i < PTX_LANES; i++)
-			same |= (uint32_t)(row[i] == row[__builtin_ctz(mask)]) << i;
-		mask &= same;
-	}
-	return mask;
-}
-
 PTX_HANDLER(barrier)
 {
 	uint32_t id = uniform(w, op->r[1], mask), expected = uniform(w, op->r[2], mask);
-	uint32_t votes, same = same_barrier(w, op, mask);
 	struct ptx_barrier *b;
+	uint32_t votes;
 
-	if (same != mask) /* the others come to this op again, on their own */
-		ptx_warp_split(w, mask & ~same, w->pc - 1);
-	mask = same;
 	if (id >= PTX_BARRIERS) {
 		ptx_fault_set(w, op, PTX_FAULT_BARRIER, (unsigned)__builtin_ctz(mask), id, 0, false);
 		return;

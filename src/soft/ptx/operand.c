@@ -48,7 +48,7 @@ static const struct {
 	{ "%reserved_smem_offset_end", NULL, PTX_SREG_RESERVED_END },
 	{ "%reserved_smem_offset_cap", NULL, PTX_SREG_RESERVED_CAP },
 	{ "%reserved_smem_offset_0", NULL, PTX_SREG_RESERVED },
-	{ "%reserved_smem_offset_1", NULL, PTX_SREG_RESERVED_USE },
+	{ "%reserved_smem_offset_1", NULL, PTX_SREG_RESERVED },
 	{ "%envreg0", NULL, PTX_SREG_ZERO },
 	{ "%envreg1", NULL, PTX_SREG_WORKSPACE_HI },
 	{ "%envreg2", NULL, PTX_SREG_WORKSPACE_LO },

@@ -116,17 +116,6 @@ static uint32_t shared_pc(const struct ptx_warp *w)
 	return ~0u;
 }
 
-bool ptx_warp_force(struct ptx_warp *w)
-{
-	uint32_t best = lowest(w, PTX_WAIT_LANES);
-
-	if (best == ~0u)
-		return false;
-	w->forced |= w->fragments[best].mask;
-	w->fragments[best].wait = PTX_WAIT_NOTHING;
-	return true;
-}
-
 bool ptx_warp_pick(struct ptx_warp *w)
 {
 	uint32_t best, pc;
@@ -141,11 +130,11 @@ bool ptx_warp_pick(struct ptx_warp *w)
 			start_at(w, pc);
 			return true;
 		}
-		/* Only lanes that wait. Those at a barrier may be what the others wait for, and another warp may let
-		 * them go: block_step sees when none does. */
-		if (lowest(w, PTX_WAIT_BARRIER) != ~0u || !ptx_warp_force(w))
+		/* only lanes that wait for lanes: those they wait for are not coming, or wait elsewhere */
+		best = lowest(w, PTX_WAIT_LANES);
+		if (best == ~0u)
 			return false;
-		best = choose(w);
+		w->forced |= w->fragments[best].mask;
 	}
 	start_at(w, w->fragments[best].pc);
 	return true;

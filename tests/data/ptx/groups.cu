@@ -108,32 +108,3 @@ extern "C" __global__ void labeled(const unsigned *label, const unsigned *value,
 	auto half = cg::binary_partition(warp, v & 1);
 	out[128 + lane] = cg::reduce(half, v, cg::bit_xor<unsigned>());
 }
-
-// Two halves of a warp, each its own role: the upper one must get to its ballot though the lower one waits for
-// another warp at a barrier in between.
-extern "C" __global__ void halves(const unsigned *value, unsigned *out)
-{
-	__shared__ unsigned s;
-	unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, got = 0;
-	if (warp == 1 && lane == 0)
-		s = value[5];
-	if (warp == 1 || lane < 16)
-		asm volatile("barrier.sync 1, 48;" ::: "memory");
-	if (warp == 0 && lane < 16)
-		got = *(volatile unsigned *)&s;
-	got = __shfl_sync(0xffffffffu, got, lane / 2);
-	out[threadIdx.x] = got;
-}
-
-// Threads of one warp at several barriers in one instruction.
-extern "C" __global__ void barriers(unsigned *out)
-{
-	__shared__ unsigned sums[4];
-	unsigned id = threadIdx.x % 4;
-	if (threadIdx.x < 4)
-		sums[threadIdx.x] = 0;
-	__syncthreads();
-	atomicAdd(&sums[id], threadIdx.x);
-	asm volatile("barrier.sync %0, 32;" :: "r"(id + 1) : "memory");
-	out[threadIdx.x] = *(volatile unsigned *)&sums[id];
-}
