@@ -172,6 +172,7 @@ struct gpu {
 	struct settings settings; /* changes under both locks */
 	struct device *device;
 	struct gate *gate;
+	struct pool *pool;   /* the device's memory: what is promised to whom */
 	struct turns *turns; /* NULL: the device does not tell */
 	struct sched *sched;
 	pthread_mutex_t lock;

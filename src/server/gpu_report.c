@@ -243,6 +243,7 @@ static struct json_object *gpu_json(struct gpu *gpu, uint64_t used_bytes, uint64
 	json_add_number(mem, "total", gpu->device->mem_bytes);
 	json_add_number(mem, "reserved", gpu_reserved_bytes(gpu, NULL));
 	json_add_number(mem, "used", used_bytes);
+	json_add_number(mem, "shared", pool_use(gpu->pool).shared_bytes);
 	json_add(to, "mem", mem);
 	json_add_text(to, "sharing", sharing_names[sched_sharing(gpu->sched) % 3]);
 	json_add_text(to, "policy", policy_name_of(gpu, NULL));

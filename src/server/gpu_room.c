@@ -37,12 +37,14 @@ static int move(struct vgpu *from, struct vgpu *to, uint64_t bytes, struct bf_er
 		return bf_fail(err, EPERM, "memory is moved only between vGPUs of one owner");
 	if (had <= bytes)
 		return bf_fail(err, ENOSPC, "%s has not that much", from->name);
+	pool_begin_move(to->gpu->pool); /* a vGPU without a limit must not take it in between */
 	rc = set_mem(from, had - bytes, err);
-	if (rc)
-		return rc;
-	rc = set_mem(to, to->spec.mem_bytes + bytes, err);
-	if (rc && set_mem(from, had, &again))
-		bf_log(BF_LOG_WARN, "%s: %s", from->name, again.text);
+	if (!rc) {
+		rc = set_mem(to, to->spec.mem_bytes + bytes, err);
+		if (rc && set_mem(from, had, &again))
+			bf_log(BF_LOG_WARN, "%s: %s", from->name, again.text);
+	}
+	pool_end_move(to->gpu->pool);
 	return rc;
 }
 

@@ -181,6 +181,7 @@ static int clear_warden(struct vgpu *vgpu, struct bf_error *err)
 static int make_warden(struct vgpu *vgpu, struct bf_error *err)
 {
 	struct warden_options options = { .mem_bytes = vgpu->spec.mem_bytes,
+					  .pool = vgpu->gpu->pool,
 					  .timeslice_us = vgpu->spec.timeslice_us,
 					  .interleave = vgpu->spec.interleave,
 					  .hooks = policy_hooks(vgpu) };

@@ -92,6 +92,9 @@ static int open_gpu(struct gpu *gpu, bool any_driver, struct bf_error *err)
 			      : device_nv_open(&options, err);
 	if (!gpu->device)
 		return -err->code;
+	gpu->pool = pool_new(gpu->device->mem_bytes);
+	if (!gpu->pool)
+		return bf_fail(err, ENOMEM, "out of memory");
 	gpu->turns = is_soft ? NULL : turns_open(gpu->device, &why);
 	drop_admin();
 	if (!is_soft && !gpu->turns)
@@ -174,6 +177,7 @@ static void finish(struct gpu *gpu)
 	policies_end(gpu);
 	sched_free(gpu->sched);
 	gate_free(gpu->gate);
+	pool_free(gpu->pool);
 	if (gpu->turns)
 		turns_close(gpu->turns);
 	if (gpu->device)

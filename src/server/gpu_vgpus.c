@@ -57,31 +57,49 @@ uint64_t gpu_reserved_bytes(const struct gpu *gpu, const struct vgpu *but)
 	return sum;
 }
 
-static int check_mem(const struct gpu *gpu, const struct vgpu *instead_of, uint64_t bytes,
-		     struct bf_error *err)
+/* What a vGPU on which no program has run yet is promised; one with a warden is changed by warden_set_mem. */
+static int promise_mem(const struct gpu *gpu, uint64_t before, uint64_t after, struct bf_error *err)
 {
-	uint64_t total = gpu->device->mem_bytes, others = gpu_reserved_bytes(gpu, instead_of);
-	char want[24], taken[24], left[24], all[24];
+	struct pool_change change = { .promised_before = before, .promised_after = after };
 
-	if (bytes > total)
-		return bf_fail(err, ERANGE, "memory %s: larger than the card, which has %s",
-			       bf_format_size(bytes, want, sizeof(want)),
-			       bf_format_size(total, all, sizeof(all)));
-	if (bytes > total - (others < total ? others : total))
-		return bf_fail(
-			err, ENOSPC,
-			"memory %s cannot be set aside: of the card's %s, %s are set aside for others, %s are left",
-			bf_format_size(bytes, want, sizeof(want)), bf_format_size(total, all, sizeof(all)),
-			bf_format_size(others, taken, sizeof(taken)),
-			bf_format_size(total - others, left, sizeof(left)));
-	return 0;
+	return pool_promise(gpu->pool, &change, err);
+}
+
+static int check_mem(const struct gpu *gpu, uint64_t bytes, struct bf_error *err)
+{
+	uint64_t total = gpu->device->mem_bytes;
+	char want[24], all[24];
+
+	if (bytes <= total)
+		return 0;
+	return bf_fail(err, ERANGE, "memory %s: larger than the card, which has %s",
+		       bf_format_size(bytes, want, sizeof(want)), bf_format_size(total, all, sizeof(all)));
+}
+
+static struct vgpu *add(struct gpu *gpu, const struct vgpu *values, const struct sched_share *share)
+{
+	struct vgpu *vgpu = calloc(1, sizeof(*vgpu));
+
+	if (!vgpu)
+		return NULL;
+	*vgpu = *values;
+	vgpu->sched = sched_add(gpu->sched, share, vgpu, bf_now_ns());
+	if (!vgpu->sched) {
+		free(vgpu);
+		return NULL;
+	}
+	vgpu->id = sched_id(vgpu->sched);
+	vgpu->next = gpu->vgpus;
+	gpu->vgpus = vgpu;
+	gpu->vgpu_count++;
+	return vgpu;
 }
 
 struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *spec, uid_t owner,
 			 bool is_ephemeral, struct bf_error *err)
 {
 	struct sched_share share;
-	struct vgpu *vgpu;
+	struct vgpu *vgpu, values;
 
 	if (spec_check_name(name, err) || spec_check(spec, err))
 		return NULL;
@@ -90,32 +108,24 @@ struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *s
 		return NULL;
 	}
 	share = gpu_sched_share(spec, domain_number(gpu, NULL, spec->domain, owner));
-	if (check_mem(gpu, NULL, spec->mem_bytes, err) || sched_check(gpu->sched, &share, NULL, err))
+	if (check_mem(gpu, spec->mem_bytes, err) || sched_check(gpu->sched, &share, NULL, err) ||
+	    promise_mem(gpu, 0, spec->mem_bytes, err))
 		return NULL;
-	vgpu = calloc(1, sizeof(*vgpu));
+	values = (struct vgpu){ .gpu = gpu,
+				.spec = *spec,
+				.owner = owner,
+				.domain = share.domain,
+				.is_ephemeral = is_ephemeral,
+				.worker_wake = -1,
+				.is_quiet = true,
+				.track = ++gpu->next_track };
+	snprintf(values.name, sizeof(values.name), "%s", name);
+	vgpu = add(gpu, &values, &share);
 	if (!vgpu) {
+		promise_mem(gpu, spec->mem_bytes, 0, NULL);
 		bf_fail(err, ENOMEM, "out of memory");
 		return NULL;
 	}
-	*vgpu = (struct vgpu){ .gpu = gpu,
-			       .spec = *spec,
-			       .owner = owner,
-			       .domain = share.domain,
-			       .is_ephemeral = is_ephemeral,
-			       .worker_wake = -1,
-			       .is_quiet = true,
-			       .track = ++gpu->next_track };
-	snprintf(vgpu->name, sizeof(vgpu->name), "%s", name);
-	vgpu->sched = sched_add(gpu->sched, &share, vgpu, bf_now_ns());
-	if (!vgpu->sched) {
-		free(vgpu);
-		bf_fail(err, ENOMEM, "out of memory");
-		return NULL;
-	}
-	vgpu->id = sched_id(vgpu->sched);
-	vgpu->next = gpu->vgpus;
-	gpu->vgpus = vgpu;
-	gpu->vgpu_count++;
 	trace_name(vgpu);
 	gpu_trace(vgpu, TRACE_HERE, bf_now_ns(), 0);
 	gpu_hall_tell_vgpu(gpu, vgpu);
@@ -144,10 +154,12 @@ static void wait_unpinned(struct vgpu *vgpu)
 /* The warden's part is done without the lock: a driver call may be in its way. */
 static int set_mem(struct vgpu *vgpu, uint64_t bytes, struct bf_error *err)
 {
-	int rc = check_mem(vgpu->gpu, vgpu, bytes, err);
+	int rc = check_mem(vgpu->gpu, bytes, err);
 
-	if (rc || !vgpu->warden)
+	if (rc)
 		return rc;
+	if (!vgpu->warden)
+		return promise_mem(vgpu->gpu, vgpu->spec.mem_bytes, bytes, err);
 	gpu_unlock(vgpu->gpu);
 	rc = warden_set_mem(vgpu->warden, bytes, err);
 	gpu_lock(vgpu->gpu);
@@ -215,6 +227,7 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 	gpu_unlock(gpu);
 	vgpu_end_worker(vgpu);
 	warden_free(vgpu->warden);
+	promise_mem(gpu, vgpu->spec.mem_bytes, 0, NULL); /* not before its memory is free */
 	faults_log(vgpu);
 	free(vgpu);
 	gpu_lock(gpu);

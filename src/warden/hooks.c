@@ -29,7 +29,7 @@ bool site_waits_for_room(struct site *site, uint64_t bytes)
 	const struct warden_hooks *hooks = &site->warden->options.hooks;
 	struct warden_mem_ask ask = mem_ask(site, bytes);
 
-	if (!hooks->make_room || site->has_asked || !ask.limit_bytes)
+	if (!hooks->make_room || site->has_asked || !site->warden->options.mem_bytes)
 		return false;
 	site->has_asked = true;
 	return hooks->make_room(hooks->context, &ask) && site_defer(site);

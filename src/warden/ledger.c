@@ -7,6 +7,9 @@ enum { BUCKETS = 4096 };
 struct ledger {
 	struct ledger_object *buckets[BUCKETS];
 	uint64_t limit_bytes, charged_bytes, managed_bytes, most_bytes;
+	struct pool *pool;	/* NULL: it has the card for itself */
+	uint64_t claimed_bytes; /* of the pool's shared part */
+	bool is_overdrawn;	/* it has noted more than the pool had */
 	ledger_gone gone;
 	void *context;
 };
@@ -30,6 +33,18 @@ struct ledger *ledger_new(uint64_t limit_bytes, ledger_gone gone, void *context)
 	return ledger;
 }
 
+/* It has a share of what is promised to no ledger. */
+static bool is_sharing(const struct ledger *ledger)
+{
+	return ledger->pool && !ledger->limit_bytes;
+}
+
+static void discharge(struct ledger *ledger, uint64_t bytes)
+{
+	if (is_sharing(ledger))
+		pool_give(ledger->pool, bytes);
+}
+
 void ledger_free(struct ledger *ledger)
 {
 	if (!ledger)
@@ -37,17 +52,31 @@ void ledger_free(struct ledger *ledger)
 	for (unsigned i = 0; i < BUCKETS; i++)
 		while (ledger->buckets[i])
 			ledger_remove(ledger, ledger->buckets[i]->client, ledger->buckets[i]->client);
+	discharge(ledger, ledger_used(ledger) + ledger->claimed_bytes);
 	free(ledger);
+}
+
+void ledger_set_pool(struct ledger *ledger, struct pool *pool)
+{
+	ledger->pool = pool;
 }
 
 uint64_t ledger_limit(const struct ledger *ledger)
 {
-	return ledger->limit_bytes;
+	return is_sharing(ledger) ? pool_unpromised(ledger->pool) : ledger->limit_bytes;
 }
 
-void ledger_set_limit(struct ledger *ledger, uint64_t bytes)
+int ledger_set_limit(struct ledger *ledger, uint64_t bytes, struct bf_error *err)
 {
-	ledger->limit_bytes = bytes;
+	struct pool_change change = { .promised_before = ledger->limit_bytes,
+				      .promised_after = bytes,
+				      .shared_before = ledger->limit_bytes ? 0 : ledger_used(ledger),
+				      .shared_after = bytes ? 0 : ledger_used(ledger) };
+	int rc = ledger->pool ? pool_promise(ledger->pool, &change, err) : 0;
+
+	if (!rc)
+		ledger->limit_bytes = bytes;
+	return rc;
 }
 
 uint64_t ledger_used(const struct ledger *ledger)
@@ -65,22 +94,65 @@ uint64_t ledger_managed(const struct ledger *ledger)
 	return ledger->managed_bytes;
 }
 
-static void note_use(struct ledger *ledger)
+/* So much more is in use, or less: what was claimed for it was taken from the pool already. */
+static void charge(struct ledger *ledger, uint64_t bytes)
 {
+	uint64_t of_claim = bytes < ledger->claimed_bytes ? bytes : ledger->claimed_bytes;
+
+	ledger->claimed_bytes -= of_claim;
+	if (is_sharing(ledger) && !pool_note(ledger->pool, bytes - of_claim))
+		ledger->is_overdrawn = true;
 	if (ledger_used(ledger) > ledger->most_bytes)
 		ledger->most_bytes = ledger_used(ledger);
 }
 
 void ledger_set_managed(struct ledger *ledger, uint64_t bytes)
 {
+	uint64_t before = ledger->managed_bytes;
+
 	ledger->managed_bytes = bytes;
-	note_use(ledger);
+	if (bytes > before)
+		charge(ledger, bytes - before);
+	else
+		discharge(ledger, before - bytes);
+}
+
+bool ledger_is_over(const struct ledger *ledger)
+{
+	struct pool_use use;
+
+	if (ledger->limit_bytes)
+		return ledger_used(ledger) > ledger->limit_bytes;
+	if (!ledger->pool || !ledger->is_overdrawn)
+		return false;
+	use = pool_use(ledger->pool);
+	return use.promised_bytes + use.shared_bytes > use.total_bytes;
+}
+
+bool ledger_claim(struct ledger *ledger, uint64_t bytes)
+{
+	if (!is_sharing(ledger))
+		return bytes <= ledger_room(ledger);
+	if (bytes > ledger->claimed_bytes) {
+		if (!pool_take(ledger->pool, bytes - ledger->claimed_bytes))
+			return false;
+		ledger->claimed_bytes = bytes;
+	}
+	return true;
+}
+
+void ledger_unclaim(struct ledger *ledger)
+{
+	discharge(ledger, ledger->claimed_bytes);
+	ledger->claimed_bytes = 0;
 }
 
 uint64_t ledger_room(const struct ledger *ledger)
 {
 	uint64_t used = ledger_used(ledger);
 
+	if (is_sharing(ledger))
+		return pool_room(ledger->pool);
 	if (!ledger->limit_bytes)
 		return UINT64_MAX;
 	return used < ledger->limit_bytes ? ledger->limit_bytes - used : 0;
@@ -166,6 +238,7 @@ void ledger_drop(struct ledger *ledger, struct ledger_block *block)
 	if (--block->holders)
 		return;
 	ledger->charged_bytes -= block->bytes;
+	discharge(ledger, block->bytes);
 	free(block);
 }
 
@@ -218,7 +291,7 @@ static struct ledger_object *memory_add(struct ledger *ledger, uint32_t client, 
 	object->class_id = class_id;
 	object->bytes = bytes;
 	ledger->charged_bytes += bytes;
-	note_use(ledger);
+	charge(ledger, bytes);
 	return object;
 }
 

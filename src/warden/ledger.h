@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "rm/rm.h"
+#include "warden/pool.h"
 
 struct ledger;
 
@@ -35,8 +36,13 @@ typedef void (*ledger_gone)(void *context, struct ledger_object *object);
 struct ledger *ledger_new(uint64_t limit_bytes, ledger_gone gone, void *context);
 void ledger_free(struct ledger *ledger);
 
+/* From now on it is one of several that share a card: its limit is promised to it there already, and without a limit it
+ * has what is promised to no ledger. The pool outlives it. Before anything is added. */
+void ledger_set_pool(struct ledger *ledger, struct pool *pool);
+/* Without a limit of its own, what the pool has promised to no ledger; 0: no limit. */
 uint64_t ledger_limit(const struct ledger *ledger);
-void ledger_set_limit(struct ledger *ledger, uint64_t bytes);
+/* With a pool, what is promised there changes with it; ENOSPC if it cannot. */
+int ledger_set_limit(struct ledger *ledger, uint64_t bytes, struct bf_error *err);
 /* Blocks and managed memory together: what the limit bounds. */
 uint64_t ledger_used(const struct ledger *ledger);
 uint64_t ledger_most_used(const struct ledger *ledger);
@@ -44,6 +50,12 @@ uint64_t ledger_managed(const struct ledger *ledger);
 void ledger_set_managed(struct ledger *ledger, uint64_t bytes);
 /* UINT64_MAX without a limit. */
 uint64_t ledger_room(const struct ledger *ledger);
+/* Whether more is in use than may be, and it is this ledger's doing. */
+bool ledger_is_over(const struct ledger *ledger);
+/* Take so much in all of the room, before the driver is asked for it: other ledgers of the pool cannot have it meanwhile.
+ * What is charged next comes out of it. False: there is not so much, and nothing more is taken. */
+bool ledger_claim(struct ledger *ledger, uint64_t bytes);
+void ledger_unclaim(struct ledger *ledger); /* what is left of it */
 
 /* Objects come into being with the client as their root. Device memory is charged. NULL: out of memory, or the handle is
  * in use, which is never replaced. */

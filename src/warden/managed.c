@@ -300,8 +300,7 @@ void warden_audit_managed(struct warden *warden)
 		return;
 	refresh(warden);
 	pthread_mutex_lock(&warden->lock);
-	if (ledger_limit(warden->ledger) && ledger_used(warden->ledger) > ledger_limit(warden->ledger) &&
-	    ledger_managed(warden->ledger))
+	if (ledger_is_over(warden->ledger) && ledger_managed(warden->ledger))
 		process_end(largest(warden), "more managed memory is mapped than the vGPU has room for");
 	pthread_mutex_unlock(&warden->lock);
 }
@@ -339,7 +338,8 @@ struct answer site_mmap_managed(struct site *site, uint64_t bytes)
 
 	if (site->process->managed_serial && site->process->managed_serial != site->file->serial)
 		return RETURN(-EINVAL); /* a library has one, and what is mapped is told by process */
-	if (bytes > ledger_room(warden->ledger) || !site_may_have(site, bytes)) {
+	if (!ledger_claim(warden->ledger, bytes) || !site_may_have(site, bytes)) {
+		ledger_unclaim(warden->ledger);
 		warden->refusals++;
 		bf_log(BF_LOG_INFO, "process %d: %llu bytes of managed memory refused", site->process->pid,
 		       (unsigned long long)bytes);

@@ -56,9 +56,10 @@ static struct answer refuse_memory(struct site *site, uint64_t bytes)
 {
 	struct ledger *ledger = site->warden->ledger;
 
-	bf_log(BF_LOG_INFO, "process %d: %llu bytes refused: %llu of %llu are in use", site->process->pid,
-	       (unsigned long long)bytes, (unsigned long long)ledger_used(ledger),
-	       (unsigned long long)ledger_limit(ledger));
+	ledger_unclaim(ledger);
+	bf_log(BF_LOG_INFO, "process %d: %llu bytes refused: %llu are in use, there is room for %llu of %llu",
+	       site->process->pid, (unsigned long long)bytes, (unsigned long long)ledger_used(ledger),
+	       (unsigned long long)ledger_room(ledger), (unsigned long long)ledger_limit(ledger));
 	site->warden->refusals++;
 	return site_status(site, RM_ERR_NO_MEMORY);
 }
@@ -99,21 +100,24 @@ struct answer site_alloc_vidmem(struct site *site)
 	if (site->params.bytes < site->warden->device->layout->memory_bytes + sizeof(bytes))
 		return site_refuse(site, RM_ERR_INVALID_ARGUMENT, "memory without a size");
 	bytes = bytes_asked(site);
-	fits = bytes_taken(bytes) <= ledger_room(ledger);
+	fits = ledger_claim(ledger, bytes_taken(bytes));
 	if (!fits && site_waits_for_room(site, bytes))
 		return (struct answer){ ANSWER_LATER, 0 };
 	if (!fits || !site_may_have(site, bytes))
 		return refuse_memory(site, bytes);
 	rc = site_perform(site);
-	if (rc || site_status_of(site))
+	if (rc || site_status_of(site)) {
+		ledger_unclaim(ledger);
 		return RETURN(rc);
+	}
 	bytes = bytes_asked(site);
-	if (bytes_taken(bytes) > ledger_room(ledger)) {
+	if (!ledger_claim(ledger, bytes_taken(bytes))) {
 		site_undo(site);
 		return refuse_memory(site, bytes);
 	}
 	object = ledger_add(ledger, call->client, call->parent, call->object, call->class_id, RM_KIND_VIDMEM,
 			    bytes_taken(bytes));
+	ledger_unclaim(ledger);
 	if (!object) {
 		site_undo(site);
 		return RETURN(-ENOMEM);

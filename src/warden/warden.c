@@ -65,6 +65,7 @@ static int start(struct warden *warden, struct bf_error *err)
 	warden->gate_vgpu = gate_vgpu_add(warden->gate);
 	if (!warden->ledger || !warden->gate_vgpu)
 		return bf_fail(err, ENOMEM, "warden: out of memory");
+	ledger_set_pool(warden->ledger, warden->options.pool);
 	warden->owner = hand_new("belfry-hand", err);
 	warden->arm = warden->owner ? hand_new("belfry-arm", err) : NULL;
 	if (!warden->arm)
@@ -712,15 +713,18 @@ int warden_set_interleave(struct warden *warden, int level, struct bf_error *err
 
 static int set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err)
 {
+	int rc;
+
 	if (bytes && bytes < ledger_used(warden->ledger))
 		return bf_fail(err, EBUSY, "memory limit %llu: %llu bytes are in use; free some first",
 			       (unsigned long long)bytes, (unsigned long long)ledger_used(warden->ledger));
 	if (bytes > warden->device->mem_bytes)
 		return bf_fail(err, ERANGE, "memory limit %llu: the card has %llu bytes",
 			       (unsigned long long)bytes, (unsigned long long)warden->device->mem_bytes);
-	warden->options.mem_bytes = bytes;
-	ledger_set_limit(warden->ledger, bytes);
-	return 0;
+	rc = ledger_set_limit(warden->ledger, bytes, err);
+	if (!rc)
+		warden->options.mem_bytes = bytes;
+	return rc;
 }
 
 int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err)

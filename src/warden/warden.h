@@ -17,6 +17,7 @@
 #include "gate/gate.h"
 #include "warden/continued.h"
 #include "warden/device.h"
+#include "warden/pool.h"
 
 struct warden;
 
@@ -25,7 +26,8 @@ struct warden;
 struct warden_mem_ask {
 	pid_t pid;
 	uint64_t bytes, used_bytes, most_bytes;
-	uint64_t limit_bytes; /* 0: the whole card */
+	uint64_t
+		limit_bytes; /* 0: the whole card. Without a limit of its own, what is not promised to others */
 	uint64_t gpu_bytes;
 };
 struct warden_ctx_ask {
@@ -54,7 +56,8 @@ struct warden_hooks {
 enum { WARDEN_PERMITS = 64, WARDEN_UNKNOWNS = 64 };
 
 struct warden_options {
-	uint64_t mem_bytes;	   /* 0: the whole card */
+	uint64_t mem_bytes; /* 0: what is not promised to others */
+	struct pool *pool;  /* the card's memory, which outlives the warden; NULL: it is all for this one */
 	uint64_t timeslice_us;	   /* 0: as the program asks */
 	int interleave;		   /* 0..2; -1: as the program asks */
 	struct warden_hooks hooks; /* no functions: nobody is asked */
@@ -115,6 +118,7 @@ int warden_stop(struct warden *warden, struct bf_error *err);
 int warden_resume(struct warden *warden, struct bf_error *err);
 int warden_set_timeslice(struct warden *warden, uint64_t us, struct bf_error *err);
 int warden_set_interleave(struct warden *warden, int level, struct bf_error *err);
+/* What the pool has promised changes with it. */
 int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err);
 void warden_set_permits(struct warden *warden, const uint32_t *controls, unsigned count);
 void warden_room_made(struct warden *warden); /* see warden_hooks */

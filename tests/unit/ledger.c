@@ -69,10 +69,10 @@ static void lowered_limit_leaves_no_room_and_never_wraps(void **state)
 
 	(void)state;
 	add_memory(ledger, CLIENT, CLIENT, 1, 4 * MIB);
-	ledger_set_limit(ledger, 2 * MIB);
+	assert_int_equal(ledger_set_limit(ledger, 2 * MIB, NULL), 0);
 	assert_int_equal(ledger_limit(ledger), 2 * MIB);
 	assert_int_equal(ledger_room(ledger), 0);
-	ledger_set_limit(ledger, 5 * MIB);
+	assert_int_equal(ledger_set_limit(ledger, 5 * MIB, NULL), 0);
 	assert_int_equal(ledger_room(ledger), MIB);
 	ledger_free(ledger);
 }
