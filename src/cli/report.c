@@ -292,8 +292,10 @@ int report_gather(const char *name, struct json_object **top, struct bf_error *e
 	json_add(*top, "gpus", json_object_new_array());
 	json_add(*top, "vgpus", json_object_new_array());
 	rc = report_hello(&hello, err);
-	if (rc && !nobody_is_there(rc))
+	if (rc)
 		return rc;
+	if (!hello && !name)
+		return bf_fail(err, ENOENT, "no belfryd runs; belfry create and belfry run start one");
 	json_add(*top, "daemon", json_object_get(report_at(hello, "daemon")));
 	if (report_at(hello, "failed"))
 		json_add(*top, "failed", json_object_get(report_at(hello, "failed")));

@@ -139,7 +139,7 @@ int cli_stats(int argc, char **argv)
 	if (name && spec_check_name(name, &err))
 		return cli_fail(&err);
 	rc = report_gather(name, &top, &err);
-	if (!rc || !name) {
+	if (report_at(top, "daemon") && (!rc || !name)) {
 		if (is_json)
 			report_print(top);
 		else {

@@ -34,6 +34,14 @@ static void ask(struct gpu *gpu)
 	gpu_unlock(gpu);
 }
 
+/* No program has used it since the last look, and it is not looked at again before one does. */
+static void rest(struct gpu *gpu)
+{
+	gpu_lock(gpu);
+	gpu->busy.sm_ppm = gpu->busy.mem_ppm = 0;
+	gpu_unlock(gpu);
+}
+
 void busy_look(struct gpu *gpu, uint64_t now_ns)
 {
 	if (!gpu->device->ops->load || gpu->is_busy_untold)
@@ -46,5 +54,7 @@ void busy_look(struct gpu *gpu, uint64_t now_ns)
 
 		ask(gpu);
 		gpu->busy_due_ns = was_used ? now_ns + every_ns : 0;
+		if (!was_used)
+			rest(gpu);
 	}
 }

@@ -212,7 +212,11 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 	json_add_number(to, "continued", warden->continued);
 	json_add(to, "unknown_controls", unknown_json(warden));
 	json_add_number(to, "probes", vgpu->probes);
-	json_add(to, "busy", report.sm_ppm ? busy_json(report.sm_ppm, report.mem_ppm) : NULL);
+	/* What is known of it is of the time it runs. */
+	json_add(to, "busy",
+		 !report.sm_ppm		 ? NULL
+		 : report.window_used_ns ? busy_json(report.sm_ppm, report.mem_ppm)
+					 : busy_json(0, 0));
 	json_add(to, "faults", faults_json(vgpu));
 	json_add(to, "submissions", submissions_json(warden));
 	json_add(to, "processes", processes_json(warden));
@@ -280,6 +284,7 @@ char *gpu_report(struct gpu *gpu, const char *name, size_t *bytes)
 	struct json_object *top = json_object_new_object(), *list = json_object_new_array();
 	uint64_t used_bytes = 0, busy_ns = gpu->past_gpu_ns;
 
+	sched_advance(gpu->sched, bf_now_ns()); /* the turner sleeps while nothing runs */
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next) {
 		struct warden_report warden;
 		struct sched_report report;

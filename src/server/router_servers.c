@@ -51,10 +51,14 @@ bool router_server_is_of(const struct router_server *server, const struct protoc
 
 struct router_server *router_server_find(struct router *router, const struct protocol_gpu *gpu)
 {
+	struct router_server *found = NULL;
+
+	/* A software GPU without a folder may be several: one that runs is meant before one that is only listed. */
 	for (struct router_server *server = router->servers; server; server = server->next)
-		if (router_server_is_of(server, gpu))
-			return server;
-	return NULL;
+		if (router_server_is_of(server, gpu) &&
+		    (!found || (found->phase == ROUTER_OFF && server->phase != ROUTER_OFF)))
+			found = server;
+	return found;
 }
 
 struct router_server *router_server_add(struct router *router, const struct protocol_gpu *gpu,

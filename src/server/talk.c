@@ -77,6 +77,9 @@ int talk_find(struct talk_place *place, struct bf_error *err)
 	if (rc)
 		return rc;
 	length = snprintf(place->path, sizeof(place->path), "%s/belfryd.sock", above);
+	/* root's own folder is the system's: a private belfryd there must not be taken for that of the system. */
+	if (!strcmp(place->path, system_path))
+		length = snprintf(place->path, sizeof(place->path), "%s/private.sock", above);
 	if (length < 0 || (size_t)length >= sizeof(place->path))
 		return bf_fail(err, ENAMETOOLONG,
 			       "%s: the path of belfryd's socket is too long; set BELFRY_RUNTIME_DIR", above);

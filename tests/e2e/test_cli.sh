@@ -75,12 +75,14 @@ for command in create run ls top set explain stats trace hold open stop resume r
 done
 
 # What cannot be written is no success.
+"$BELFRY" create there || fail 'create' # for ls and top to show
 for command in --help -h help --version info 'info --json' ls 'ls --json' 'run --help' 'policy --help' 'soft --help' top; do
 	# shellcheck disable=SC2016 # the inner shell's own arguments
 	expect 1 'belfry: cannot write: No space left on device' sh -c '"$0" $1 >/dev/full' "$BELFRY" "$command"
 	# shellcheck disable=SC2016 # likewise
 	expect 1 'belfry: cannot write: Bad file descriptor' sh -c '"$0" $1 >&-' "$BELFRY" "$command"
 done
+"$BELFRY" rm there || fail 'rm'
 
 # Sizes, times and numbers.
 for size in -1 0 abc 5X 1e400 '' 1.5 -8G 0G 5GB5 nan 0x10 +1 '8 G'; do
@@ -188,12 +190,16 @@ done
 expect 1 'belfry policy unload has it decide again' "$BELFRY" policy load built-in
 expect 1 'has at most 31 characters' "$BELFRY" policy new Foo
 
-# ls and info: with no folder there yet, as text and as JSON.
-rm -rf "$BELFRY_RUNTIME_DIR"
-well 'NAME' "$BELFRY" ls
-rm -rf "$BELFRY_RUNTIME_DIR"
-well '"vgpus"' "$BELFRY" ls --json
-python3 -m json.tool "$work/out" >/dev/null || fail 'ls --json is not JSON'
+# ls, top, stats and info: with no folder there yet, as text and as JSON.
+for command in 'ls' 'ls --json' 'stats' 'stats --json' 'top -n 1'; do
+	rm -rf "$BELFRY_RUNTIME_DIR"
+	# shellcheck disable=SC2086 # a command and its words
+	expect 1 'no belfryd runs; belfry create and belfry run start one' "$BELFRY" $command
+	# shellcheck disable=SC2086
+	[ -z "$("$BELFRY" $command 2>/dev/null)" ] || fail "$command without belfryd: prints a table"
+	# shellcheck disable=SC2086
+	expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/nobody.sock" "$BELFRY" $command
+done
 well 'driver' "$BELFRY" info
 well '"driver"' "$BELFRY" info --json
 python3 -m json.tool "$work/out" >/dev/null || fail 'info --json is not JSON'

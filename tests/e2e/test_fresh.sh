@@ -1,0 +1,87 @@
+#!/bin/bash
+# Belfry with a fresh user's defaults: no configuration, no variables, no folder that was there before. Once as root
+# without XDG_RUNTIME_DIR and once as an ordinary user, in a mount namespace with an empty /run and /tmp.
+# Functions are called by name:
+# shellcheck disable=SC2317
+set -u
+: "${BELFRY:?}" "${BELFRY_BUILD_DIR:?}"
+user=65534
+failed=0
+fail() {
+	echo "FAILED: $*"
+	failed=1
+}
+
+if [ "${1:-}" != inside ]; then
+	[ "$(id -u)" = 0 ] || { echo 'only root can try both users'; exit 77; }
+	case "$BELFRY_BUILD_DIR" in /tmp/* | /run/*) echo 'the build folder is below /tmp or /run'; exit 77 ;; esac
+	unshare --mount true 2>/dev/null || { echo 'no mount namespaces here'; exit 77; }
+	exec unshare --mount --propagation private -- "$0" inside
+fi
+mount -t tmpfs -o mode=755 none /run && mount -t tmpfs -o mode=1777 none /tmp || exit 77
+mkdir /tmp/work && cd / || exit 1
+
+# fresh WHO COMMAND...: with nothing but a PATH; what it says is in /tmp/work/out and err.
+fresh() {
+	local who=$1
+	shift
+	if [ "$who" = root ]; then
+		env -i PATH="$PATH" timeout 60 "$@" >/tmp/work/out 2>/tmp/work/err
+	else
+		env -i PATH="$PATH" setpriv --reuid=$user --regid=$user --clear-groups \
+			timeout 60 "$@" >/tmp/work/out 2>/tmp/work/err
+	fi
+}
+works() { fresh "$@" || fail "as $1: ${*:2}: $(cat /tmp/work/err)"; }
+prints() { grep -q -- "$1" /tmp/work/out || fail "$2: $(cat /tmp/work/out)"; }
+
+a_second_run_works_while_the_first_ones_belfryd_lives() {
+	for _ in 1 2 3; do works "$1" "$BELFRY" run --gpu soft -- true; done
+	works "$1" "$BELFRY" run -- true
+}
+
+a_vgpu_is_made_used_and_removed() {
+	works "$1" "$BELFRY" create train --mem 1G --time 40:80
+	works "$1" "$BELFRY" run train -- true
+	works "$1" "$BELFRY" ls
+	prints '^train ' "as $1: ls after create"
+	works "$1" "$BELFRY" run --gpu soft -- true
+	works "$1" "$BELFRY" explain train
+	works "$1" "$BELFRY" rm train
+}
+
+a_private_belfryd_ends_by_itself() {
+	local socket=/run/belfry/private.sock
+	[ "$1" = root ] || socket=/tmp/belfry-$user/belfryd.sock
+	for _ in $(seq 200); do
+		[ -S "$socket" ] || break
+		sleep 0.1
+	done
+	[ ! -S "$socket" ] || fail "as $1: belfryd does not end"
+	fresh "$1" "$BELFRY" ls && fail "as $1: ls without belfryd succeeds"
+	grep -q 'no belfryd runs' /tmp/work/err || fail "as $1: ls without belfryd: $(cat /tmp/work/err)"
+}
+
+# root's private belfryd is not what others find as the system's, and the system's is found before it.
+the_systems_belfryd_is_found_beside_a_private_one() {
+	works root "$BELFRY" create private
+	env -i PATH="$PATH" "$BELFRYD" --gpu soft >/tmp/work/log 2>&1 &
+	for _ in $(seq 100); do [ -S /run/belfry/belfryd.sock ] && break; sleep 0.1; done
+	works root "$BELFRY" create common
+	works root "$BELFRY" ls
+	prints '^common ' "the system's belfryd"
+	grep -q '^private ' /tmp/work/out && fail "a private belfryd was taken for the system's"
+	kill %1
+	wait
+	works root "$BELFRY" rm private
+}
+
+for who in root user; do
+	a_second_run_works_while_the_first_ones_belfryd_lives $who
+	a_vgpu_is_made_used_and_removed $who
+	a_private_belfryd_ends_by_itself $who
+done
+the_systems_belfryd_is_found_beside_a_private_one
+a_private_belfryd_ends_by_itself root
+env -i PATH="$PATH" timeout 20 "$BELFRY" soft stop 2>/dev/null
+exit $failed
