@@ -127,6 +127,9 @@ struct talker {
 	bool is_loading;   /* a policy, for this one: */
 	char load_name[SPEC_NAME_MAX + 1];
 	bool waits_for_load; /* it is being looked at */
+	/* Its answer, which waits until belfryd has saved what it is about. */
+	struct protocol_reply *unsaved;
+	uint32_t unsaved_op, ticket;
 	struct follower *follower;
 };
 
@@ -219,6 +222,7 @@ struct gpu {
 	uint64_t busy_due_ns; /* when to look how busy the GPU is; 0: not before somebody uses it */
 	bool is_busy_untold;  /* the device cannot tell */
 	bool hall_is_gone;
+	uint32_t last_ticket;
 };
 
 static inline void gpu_lock(struct gpu *gpu)
@@ -246,7 +250,9 @@ void gpu_hall_tell_vgpu(struct gpu *gpu, const struct vgpu *vgpu);
 void gpu_hall_tell_gone(struct gpu *gpu, const char *name);
 void gpu_hall_tell_refused(struct gpu *gpu, const char *name, const char *why, bool is_clients);
 void gpu_hall_tell_use(struct gpu *gpu);
-void gpu_hall_tell_all(struct gpu *gpu); /* READY, and every vGPU */
+void gpu_hall_tell_done(struct gpu *gpu, const char *name);
+bool gpu_hall_ask_save(struct gpu *gpu, uint32_t ticket); /* false: belfryd is not there */
+void gpu_hall_tell_all(struct gpu *gpu);		  /* READY, and every vGPU */
 void gpu_hall_tell_failed(int hall, const char *why);
 int gpu_hall_listen(struct gpu *gpu, struct bf_error *err);
 void gpu_hall_accept(struct gpu *gpu);
@@ -287,6 +293,8 @@ void vgpus_reap_workers(struct gpu *gpu);
 /* gpu_requests.c */
 void talker_work(struct gpu *gpu, struct talker *talker);
 void talker_request(struct gpu *gpu, struct talker *talker, const struct protocol_request *request);
+/* belfryd has saved what the ticket was given for, or could not; NULL: it has gone, and no answer waits any longer. */
+void talkers_saved(struct gpu *gpu, const struct hall_message *message);
 struct talker *talker_add(struct gpu *gpu, int sock, const struct ucred *who, struct bf_error *err);
 void talker_drop(struct gpu *gpu, struct talker *talker);
 

@@ -90,6 +90,20 @@ void gpu_hall_tell_refused(struct gpu *gpu, const char *name, const char *why, b
 	tell_text(gpu, HALL_REFUSED, name, why, is_clients ? HALL_CLIENTS : 0);
 }
 
+void gpu_hall_tell_done(struct gpu *gpu, const char *name)
+{
+	tell_text(gpu, HALL_DONE, name, "", 0);
+}
+
+bool gpu_hall_ask_save(struct gpu *gpu, uint32_t ticket)
+{
+	struct hall_message message = message_of(HALL_SAVE);
+
+	message.ticket = ticket;
+	send_hall(gpu, &message);
+	return gpu->hall >= 0;
+}
+
 void gpu_hall_tell_all(struct gpu *gpu)
 {
 	struct hall_message message = message_of(HALL_READY);
@@ -193,6 +207,7 @@ void gpu_hall_hear(struct gpu *gpu)
 		gpu->hall_is_gone = true;
 		return;
 	}
+	message.text[sizeof(message.text) - 1] = 0;
 	switch (message.kind) {
 	case HALL_SETTINGS:
 		settings_changed(gpu, &message.settings);
@@ -200,6 +215,9 @@ void gpu_hall_hear(struct gpu *gpu)
 	case HALL_REQUEST:
 		request_came(gpu, &message, fd);
 		return;
+	case HALL_SAVED:
+		talkers_saved(gpu, &message);
+		break;
 	case HALL_END:
 		gpu->is_ending = true;
 		break;
@@ -256,6 +274,7 @@ void gpu_hall_accept(struct gpu *gpu)
 	}
 	if (gpu->hall >= 0)
 		close(gpu->hall);
+	talkers_saved(gpu, NULL);
 	gpu->hall = bf_take_fd(&sock);
 	gpu->hall_is_gone = false;
 	bf_log(BF_LOG_INFO, "belfryd is process %d now", who.pid);

@@ -64,7 +64,73 @@ void talker_drop(struct gpu *gpu, struct talker *talker)
 	if (talker->waits_for_load)
 		loader_drop(gpu, talker);
 	close(talker->sock);
+	free(talker->unsaved);
 	*talker = (struct talker){ .sock = -1 };
+}
+
+static void send_reply(struct gpu *gpu, struct talker *talker, struct protocol_reply *reply, const char *body,
+		       size_t bytes)
+{
+	if (!reply_send(talker->sock, reply, body, bytes))
+		talker_drop(gpu, talker); /* a client that does not read its answers is not waited for */
+	else if (!talker->vgpu && !talker->is_loading)
+		talker->until_ns = bf_now_ns() + NEXT_REQUEST_S * 1000000000ull;
+}
+
+/* What belfryd remembers is not acknowledged before it is on the disk. */
+static bool wait_until_saved(struct gpu *gpu, struct talker *talker, uint32_t op,
+			     const struct protocol_reply *reply)
+{
+	if (reply->code || (op != PROTOCOL_CREATE && op != PROTOCOL_REMOVE && op != PROTOCOL_SET))
+		return false;
+	talker->unsaved = malloc(sizeof(*reply));
+	if (!talker->unsaved)
+		return false;
+	*talker->unsaved = *reply;
+	talker->unsaved_op = op;
+	talker->ticket = ++gpu->last_ticket;
+	if (gpu_hall_ask_save(gpu, talker->ticket))
+		return true;
+	free(talker->unsaved);
+	talker->unsaved = NULL;
+	return false;
+}
+
+/* A vGPU that cannot be remembered is not made; what was changed or removed stays so until belfryd ends. */
+static void not_saved(struct gpu *gpu, const struct talker *talker, struct protocol_reply *reply,
+		      const struct hall_message *message)
+{
+	struct vgpu *vgpu;
+
+	reply->code = (int32_t)message->flags;
+	if (talker->unsaved_op != PROTOCOL_CREATE) {
+		snprintf(reply->text, sizeof(reply->text), "%.63s: %s, but not for good: %.400s", reply->name,
+			 talker->unsaved_op == PROTOCOL_REMOVE ? "removed" : "changed", message->text);
+		return;
+	}
+	snprintf(reply->text, sizeof(reply->text), "%.63s: not made: %.400s", reply->name, message->text);
+	gpu_lock(gpu);
+	vgpu = vgpu_find(gpu, reply->name);
+	if (vgpu)
+		vgpu_remove(vgpu, "the vGPU could not be remembered");
+	gpu_unlock(gpu);
+}
+
+void talkers_saved(struct gpu *gpu, const struct hall_message *message)
+{
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++) {
+		struct talker *talker = &gpu->talkers[i];
+		struct protocol_reply reply;
+
+		if (talker->sock < 0 || !talker->unsaved || (message && talker->ticket != message->ticket))
+			continue;
+		reply = *talker->unsaved;
+		free(talker->unsaved);
+		talker->unsaved = NULL;
+		if (message && message->flags)
+			not_saved(gpu, talker, &reply, message);
+		send_reply(gpu, talker, &reply, NULL, 0);
+	}
 }
 
 static void answer(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
@@ -75,15 +141,15 @@ static void answer(struct gpu *gpu, struct talker *talker, const struct protocol
 	/* belfryd keeps a name for whoever asked for it. */
 	if (err->code && (talker->sock < 0 || request->op == PROTOCOL_CREATE || request->op == PROTOCOL_RUN))
 		gpu_hall_tell_refused(gpu, request->name, err->text, talker->sock >= 0);
+	else if (talker->sock < 0)
+		gpu_hall_tell_done(gpu, request->name);
 	if (talker->sock < 0)
 		return;
 	reply.took_ns = bf_now_ns() - start_ns;
 	reply.gpu = gpu->which;
 	memcpy(reply.name, request->name, sizeof(reply.name));
-	if (!reply_send(talker->sock, &reply, body, bytes))
-		talker_drop(gpu, talker); /* one who does not read his answers is not waited for */
-	else if (!talker->vgpu && !talker->is_loading)
-		talker->until_ns = bf_now_ns() + NEXT_REQUEST_S * 1000000000ull;
+	if (!wait_until_saved(gpu, talker, request->op, &reply))
+		send_reply(gpu, talker, &reply, body, bytes);
 }
 
 static struct vgpu *find(struct gpu *gpu, const struct protocol_request *request, struct bf_error *err)
@@ -302,8 +368,8 @@ void talker_work(struct gpu *gpu, struct talker *talker)
 	int fd;
 
 	memset(&message, 0, sizeof(message));
-	if (talker->run || talker->follower ||
-	    talker->waits_for_load) { /* it says nothing: this is its end */
+	if (talker->run || talker->follower || talker->waits_for_load ||
+	    talker->unsaved) { /* it says nothing: this is its end */
 		talker_drop(gpu, talker);
 		return;
 	}

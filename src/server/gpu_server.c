@@ -194,7 +194,7 @@ static void finish(struct gpu *gpu)
 /* A run's connection, or one that waits for us, has nothing to say to us but its end. */
 static bool is_heard(const struct talker *talker)
 {
-	return !talker->run && !talker->waits_for_load;
+	return !talker->run && !talker->waits_for_load && !talker->unsaved;
 }
 
 /* What to wait for. */
@@ -321,6 +321,8 @@ static void serve(struct gpu *gpu)
 			gpu_hall_accept(gpu);
 		else if (gpu->polls[0].revents)
 			gpu_hall_hear(gpu);
+		if (gpu->hall < 0)
+			talkers_saved(gpu, NULL);
 		drop_the_late(gpu, bf_now_ns());
 		vgpus_end_holds(gpu, bf_now_ns());
 		busy_look(gpu, bf_now_ns());

@@ -19,6 +19,7 @@ enum hall_kind {
 			 * keeps; without a connection: belfryd's own (vGPUs of the configuration), answered by
 			 * HALL_VGPU or HALL_REFUSED */
 	HALL_END,     /* end what runs, and exit */
+	HALL_SAVED,   /* the answer to HALL_SAVE: the same ticket; flags: 0, or the errno of the text */
 	/* a GPU server to belfryd */
 	HALL_READY,   /* it has its GPU; again to every belfryd that finds it running, vGPUs after it */
 	HALL_FAILED,  /* it could not: text; it exits */
@@ -26,6 +27,8 @@ enum hall_kind {
 	HALL_GONE,    /* name: it is there no more */
 	HALL_REFUSED, /* name, text: a request of belfryd's own was refused */
 	HALL_USE,     /* gpu: what is set aside has changed */
+	HALL_DONE,    /* name: a request of belfryd's own was carried out */
+	HALL_SAVE,    /* ticket: a client waits until what was told before is remembered */
 };
 
 struct hall_gpu {
@@ -43,7 +46,7 @@ struct hall_message {
 	int32_t pid;
 	/* HALL_VGPU: PROTOCOL_EPHEMERAL; HALL_START: PROTOCOL_ANY_DRIVER, HALL_PRIVATE, log level << 8; HALL_REFUSED: HALL_CLIENTS */
 	uint32_t flags;
-	uint32_t reserved;
+	uint32_t ticket; /* HALL_SAVE, HALL_SAVED */
 	struct settings settings;
 	struct hall_gpu gpu;
 	struct protocol_request request; /* HALL_REQUEST; HALL_VGPU: name, spec, gpu */

@@ -11,7 +11,7 @@
 #include "server/spec.h"
 
 #define PROTOCOL_MAGIC 0xbe1f7a11u
-#define PROTOCOL_VERSION 4u
+#define PROTOCOL_VERSION 5u
 
 enum protocol_op {
 	PROTOCOL_HELLO = 1, /* body: the daemon and its GPUs */

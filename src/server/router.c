@@ -160,6 +160,8 @@ static uint64_t next_due(const struct router *router, uint64_t now_ns)
 {
 	uint64_t due_ns = router->save_ns;
 
+	if (router->reloading.ask)
+		due_ns = earlier(due_ns, router->reloading.until_ns);
 	if (router->accept_after_ns > now_ns)
 		due_ns = earlier(due_ns, router->accept_after_ns);
 	if (router->config.metrics[0] && !router->metrics_pid && router->options.start_metrics)
@@ -216,8 +218,10 @@ static void tick(struct router *router)
 	router_vgpus_expire(router, now_ns);
 	router_clients_sweep(router, now_ns);
 	router_metrics_tick(router, now_ns);
+	router_config_tick(router);
+	router_reload_tick(router, now_ns);
 	if (router->save_ns <= now_ns)
-		router_state_save(router);
+		router_state_save(router, NULL);
 	if (!is_idle(router))
 		router->idle_since_ns = now_ns;
 	else if (now_ns - router->idle_since_ns >= linger_ns(router))
@@ -249,6 +253,7 @@ static void turn(struct router *router)
 	if (router->is_reload_due && !router->is_ending)
 		reload(router);
 	router->is_reload_due = false;
+	router_state_settle(router);
 	tick(router);
 }
 
@@ -340,9 +345,11 @@ static void end(struct router *router)
 	bf_log(BF_LOG_INFO, "ending");
 	tell(router, "STOPPING=1");
 	router_socket_close(router);
+	router_reload_tick(router, ROUTER_NEVER);
 	part_clients(router);
 	if (router->save_ns != ROUTER_NEVER)
-		router_state_save(router);
+		router_state_save(router, NULL);
+	router_state_settle(router);
 	router_metrics_end(router);
 	end_servers(router);
 	wait_servers(router);

@@ -6,10 +6,11 @@
 #include <unistd.h>
 
 #include "base/own.h"
+#include "server/promises.h"
 #include "server/router_inside.h"
 #include "server/state.h"
 
-enum { SAVE_AFTER_MS = 200, SAVE_AGAIN_S = 10 };
+enum { SAVE_AFTER_MS = 200, SAVE_AGAIN_S = 10, RELOAD_S = 10 };
 
 /* Servers for the GPUs of the configuration; those it no longer names run on, and are not started again. */
 static int list_servers(struct router *router, struct bf_error *err)
@@ -129,30 +130,70 @@ static void make(struct router *router, const struct config_vgpu *from)
 	router_ask_own(router, PROTOCOL_CREATE, vgpu, ROUTER_ALL_PARTS);
 }
 
-/* `before`: what the files said the last time. What was changed by hand since then stays as it is. */
-static void change(struct router *router, struct router_vgpu *vgpu, const struct config_vgpu *from,
-		   const struct config_vgpu *before)
+static void warn_of_what_stays(struct router *router, const struct router_vgpu *vgpu,
+			       const struct config_vgpu *from)
 {
-	struct router_vgpu wanted;
-
-	if (vgpu->phase != ROUTER_LOST && from->has_owner && from->owner != vgpu->uid)
+	if (vgpu->phase == ROUTER_LOST)
+		return;
+	if (from->has_owner && from->owner != vgpu->uid)
 		bf_log(BF_LOG_WARN, "vGPU '%s': it is of user %u; remove it first to give it to another",
 		       vgpu->name, vgpu->uid);
-	if (vgpu->phase != ROUTER_LOST && from->gpu.kind != PROTOCOL_GPU_ANY && vgpu->server &&
+	if (from->gpu.kind != PROTOCOL_GPU_ANY && vgpu->server &&
 	    router_server_find(router, &from->gpu) != vgpu->server)
 		bf_log(BF_LOG_WARN, "vGPU '%s': it is on %s; remove it first to have it on another",
 		       vgpu->name, vgpu->server->label);
-	if (!vgpu->is_from_config)
-		router_state_changed(router);
-	vgpu->is_from_config = true;
-	if (before && is_same_spec(&before->spec, &from->spec))
-		return;
+}
+
+/* What a vGPU that exists is to be. `before`: what the files said the last time; what was changed by hand since then stays
+ * as it is, and what its server has refused is tried again. */
+static const struct spec *wanted_spec(const struct router_vgpu *vgpu, const struct config_vgpu *from,
+				      const struct config_vgpu *before)
+{
+	return before && !vgpu->is_owed && is_same_spec(&before->spec, &from->spec) ? &vgpu->spec
+										    : &from->spec;
+}
+
+/* The new spec, without what it promises more than the old one. */
+static struct spec freed_spec(const struct spec *old, const struct spec *next)
+{
+	struct spec spec = *next;
+
+	if (old->mem_bytes < next->mem_bytes) /* 0 is no promise */
+		spec.mem_bytes = old->mem_bytes;
+	if (old->request_ppm < next->request_ppm)
+		spec.request_ppm = old->request_ppm;
+	return spec;
+}
+
+static void ask_set(struct router *router, const struct router_vgpu *vgpu, const struct spec *spec)
+{
+	struct router_vgpu wanted = *vgpu;
+
+	wanted.spec = *spec;
+	router_ask_own(router, PROTOCOL_SET, &wanted, ROUTER_ALL_PARTS);
+}
+
+/* Twice: what frees memory or time, of all vGPUs, comes before what takes it. */
+static void change(struct router *router, struct router_vgpu *vgpu, const struct config_vgpu *from,
+		   const struct config_vgpu *before, bool is_freeing)
+{
+	struct spec wanted = *wanted_spec(vgpu, from, before), freed = freed_spec(&vgpu->spec, &wanted);
+
+	if (is_freeing) {
+		warn_of_what_stays(router, vgpu, from);
+		if (!vgpu->is_from_config)
+			router_state_changed(router);
+		vgpu->is_from_config = true;
+	}
 	if (vgpu->phase == ROUTER_LOST) {
-		vgpu->spec = from->spec;
-	} else if (vgpu->server && !is_same_spec(&vgpu->spec, &from->spec)) {
-		wanted = *vgpu;
-		wanted.spec = from->spec;
-		router_ask_own(router, PROTOCOL_SET, &wanted, ROUTER_ALL_PARTS);
+		vgpu->spec = wanted;
+	} else if (vgpu->server && is_freeing) {
+		if (!is_same_spec(&vgpu->spec, &freed))
+			ask_set(router, vgpu, &freed);
+	} else if (vgpu->server) {
+		vgpu->is_owed = false;
+		if (!is_same_spec(&freed, &wanted))
+			ask_set(router, vgpu, &wanted);
 	}
 }
 
@@ -171,26 +212,62 @@ static void remove_vanished(struct router *router)
 	}
 }
 
+static bool are_asked(const struct router *router)
+{
+	for (const struct router_server *server = router->servers; server; server = server->next) {
+		if (server->own_asks)
+			return true;
+		for (const struct router_ask *ask = server->first; ask; ask = ask->next)
+			if (ask->fd < 0)
+				return true;
+	}
+	return false;
+}
+
+/* One that is remembered for a GPU that is not served has to find another, if it may. */
+static struct router_vgpu *find_settled(struct router *router, const char *name)
+{
+	struct router_vgpu *vgpu = router_vgpu_find(router, name);
+
+	if (!vgpu || vgpu->phase != ROUTER_LOST || vgpu->server)
+		return vgpu;
+	router_vgpu_drop(router, vgpu);
+	return NULL;
+}
+
+static void change_all(struct router *router, const struct config *before, bool is_freeing)
+{
+	for (size_t i = 0; i < router->config.vgpu_count; i++) {
+		const struct config_vgpu *from = &router->config.vgpus[i];
+		struct router_vgpu *vgpu = find_settled(router, from->name);
+
+		if (vgpu)
+			change(router, vgpu, from, before ? config_find(before, from->name) : NULL,
+			       is_freeing);
+	}
+}
+
+/* New ones are made when the servers have carried out the changes: where there is room for them is known then. */
+void router_config_tick(struct router *router)
+{
+	if (!router->is_making || are_asked(router))
+		return;
+	router->is_making = false;
+	for (size_t i = 0; i < router->config.vgpu_count; i++)
+		if (!find_settled(router, router->config.vgpus[i].name))
+			make(router, &router->config.vgpus[i]);
+}
+
 static void follow(struct router *router, const struct config *before)
 {
 	remove_vanished(router);
-	for (size_t i = 0; i < router->config.vgpu_count; i++) {
-		const struct config_vgpu *from = &router->config.vgpus[i];
-		struct router_vgpu *vgpu = router_vgpu_find(router, from->name);
-
-		/* One that is remembered for a GPU that is not served has to find another, if it may. */
-		if (vgpu && vgpu->phase == ROUTER_LOST && !vgpu->server) {
-			router_vgpu_drop(router, vgpu);
-			vgpu = NULL;
-		}
-		if (vgpu)
-			change(router, vgpu, from, before ? config_find(before, from->name) : NULL);
-		else
-			make(router, from);
-	}
+	change_all(router, before, true);
+	change_all(router, before, false);
+	router->is_making = true;
 	for (struct router_server *server = router->servers; server; server = server->next)
 		if (server->phase == ROUTER_READY)
 			router_vgpus_remake(router, server);
+	router_config_tick(router);
 }
 
 void router_config_settled(struct router *router)
@@ -218,6 +295,71 @@ static void tell_servers(struct router *router)
 	}
 }
 
+/* Whether a configuration can be kept by the GPUs that are served now, beside what is not of the configuration. */
+struct plan {
+	struct router *router;
+	struct router_server *servers[ROUTER_SERVERS_MAX];
+	struct router_room rooms[ROUTER_SERVERS_MAX];
+	unsigned count;
+};
+
+static int plan_room(const struct plan *plan, const struct router_server *server)
+{
+	for (unsigned i = 0; i < plan->count; i++)
+		if (plan->servers[i] == server)
+			return (int)i;
+	return PROMISES_UNKNOWN;
+}
+
+static int plan_where(void *context, const struct config_vgpu *from, struct spec *spec)
+{
+	const struct plan *plan = context;
+	const struct router_vgpu *vgpu = router_vgpu_find(plan->router, from->name);
+
+	if (!plan->count)
+		return PROMISES_UNKNOWN;
+	if (vgpu && vgpu->server && vgpu->phase != ROUTER_LOST) {
+		*spec = *wanted_spec(vgpu, from, config_find(&plan->router->config, from->name));
+		return plan_room(plan, vgpu->server);
+	}
+	if (from->gpu.kind == PROTOCOL_GPU_ANY)
+		return PROMISES_ANYWHERE;
+	return plan_room(plan, router_server_find(plan->router, &from->gpu));
+}
+
+static void plan_others(struct plan *plan, const struct config *fresh)
+{
+	for (const struct router_vgpu *vgpu = plan->router->vgpus; vgpu; vgpu = vgpu->next) {
+		int at = vgpu->server ? plan_room(plan, vgpu->server) : PROMISES_UNKNOWN;
+		struct router_room *room = &plan->rooms[at < 0 ? 0 : at];
+
+		/* Those of the configuration that it no longer names are about to be removed. */
+		if (at < 0 || vgpu->is_from_config || config_find(fresh, vgpu->name))
+			continue;
+		room->mem_free_bytes -= vgpu->spec.mem_bytes < room->mem_free_bytes ? vgpu->spec.mem_bytes
+										    : room->mem_free_bytes;
+		room->free_ppm -= vgpu->spec.request_ppm < room->free_ppm ? vgpu->spec.request_ppm
+									  : room->free_ppm;
+	}
+}
+
+static int check_promises(struct router *router, const struct config *fresh, struct bf_error *err)
+{
+	struct plan plan = { .router = router };
+
+	for (struct router_server *server = router->servers; server; server = server->next)
+		if (server->phase == ROUTER_READY && plan.count < ROUTER_SERVERS_MAX) {
+			struct router_room *room = &plan.rooms[plan.count];
+
+			room->mem_bytes = room->mem_free_bytes = server->use.mem_bytes;
+			room->free_ppm = SPEC_WHOLE_PPM;
+			memcpy(room->label, server->label, sizeof(room->label));
+			plan.servers[plan.count++] = server;
+		}
+	plan_others(&plan, fresh);
+	return promises_check(fresh, plan.rooms, plan.count, plan_where, &plan, err);
+}
+
 int router_config_reload(struct router *router, struct bf_error *err)
 {
 	const struct router_options *options = &router->options;
@@ -229,6 +371,8 @@ int router_config_reload(struct router *router, struct bf_error *err)
 	/* Without the verifier, which may take long: what it says is the GPU servers' to find out. */
 	if (!rc)
 		rc = config_check_policy(&fresh, false, err);
+	if (!rc && router->is_settled)
+		rc = check_promises(router, &fresh, err);
 	if (rc) {
 		config_free(&fresh);
 		return rc;
@@ -256,21 +400,61 @@ int router_config_reload(struct router *router, struct bf_error *err)
 	return 0;
 }
 
+void router_reload_await(struct router *router, struct router_ask *ask)
+{
+	struct bf_error err = { 0 };
+
+	if (router->reloading.ask) {
+		bf_fail(&err, EAGAIN, "the configuration is being carried out; try again");
+		router_refuse(router, ask, &err);
+		return;
+	}
+	router->reloading.ask = ask;
+	router->reloading.until_ns = bf_now_ns() + RELOAD_S * ROUTER_S;
+	router->reloading.refused = 0;
+}
+
+void router_reload_refused(struct router *router, const char *name, const char *why)
+{
+	if (!router->reloading.ask || router->reloading.refused++)
+		return;
+	snprintf(router->reloading.why, sizeof(router->reloading.why), "vgpu '%.63s': %.430s", name, why);
+}
+
+void router_reload_tick(struct router *router, uint64_t now_ns)
+{
+	struct router_ask *ask = router->reloading.ask;
+	struct bf_error err = { 0 };
+
+	if (!ask || ((router->is_making || are_asked(router)) && now_ns < router->reloading.until_ns))
+		return;
+	router->reloading.ask = NULL;
+	if (router->reloading.refused)
+		bf_fail(&err, EBUSY, "%u of the changes could not be made: %.380s; reload tries again",
+			router->reloading.refused, router->reloading.why);
+	else if (are_asked(router))
+		bf_fail(&err, ETIMEDOUT, "the GPU servers do not answer; the log of belfryd tells more");
+	if (err.code)
+		router_refuse(router, ask, &err);
+	else
+		router_answer(router, ask, NULL);
+}
+
 void router_state_changed(struct router *router)
 {
 	if (router->save_ns == ROUTER_NEVER)
 		router->save_ns = bf_now_ns() + SAVE_AFTER_MS * ROUTER_MS;
 }
 
-void router_state_save(struct router *router)
+int router_state_save(struct router *router, struct bf_error *told)
 {
 	cleanup_free struct config_vgpu *vgpus = calloc(router->vgpu_count + 1, sizeof(*vgpus));
 	size_t count = 0, at = router->vgpu_count;
 	struct bf_error err = { 0 };
 
-	router->save_ns = ROUTER_NEVER;
 	if (!vgpus)
-		return;
+		return bf_fail(told, ENOMEM, "%s: no memory to write it", router->state_path);
+	router->save_ns = ROUTER_NEVER;
 	/* The newest is first in the list, and last in the file. */
 	for (const struct router_vgpu *vgpu = router->vgpus; vgpu; vgpu = vgpu->next) {
 		struct config_vgpu *to = &vgpus[--at];
@@ -290,10 +474,41 @@ void router_state_save(struct router *router)
 	}
 	if (!state_save(router->state_path, vgpus + at, count, &err)) {
 		router->save_errno = 0;
-		return;
+		return 0;
 	}
 	if (router->save_errno != err.code)
 		bf_log(BF_LOG_ERROR, "%s", err.text);
 	router->save_errno = err.code;
 	router->save_ns = bf_now_ns() + SAVE_AGAIN_S * ROUTER_S;
+	return bf_fail(told, err.code, "%s", err.text);
+}
+
+static bool are_tickets(const struct router *router)
+{
+	for (const struct router_server *server = router->servers; server; server = server->next)
+		if (server->ticket_count)
+			return true;
+	return false;
+}
+
+void router_state_settle(struct router *router)
+{
+	struct hall_message message;
+	struct bf_error err = { 0 };
+
+	if (!are_tickets(router))
+		return;
+	if (router->save_ns != ROUTER_NEVER)
+		router_state_save(router, &err);
+	message = router_message(router, HALL_SAVED);
+	message.flags = (uint32_t)err.code;
+	memcpy(message.text, err.text,
+	       sizeof(message.text) < sizeof(err.text) ? sizeof(message.text) : sizeof(err.text));
+	message.text[sizeof(message.text) - 1] = 0;
+	for (struct router_server *server = router->servers; server; server = server->next)
+		for (; server->ticket_count; server->ticket_count--) {
+			message.ticket = server->tickets[server->ticket_count - 1];
+			if (router_server_send(server, &message))
+				break; /* with the next turn */
+		}
 }

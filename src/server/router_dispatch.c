@@ -136,7 +136,7 @@ static void reload(struct router *router, struct router_ask *ask)
 	else if (router_config_reload(router, &err))
 		router_refuse(router, ask, &err);
 	else
-		router_answer(router, ask, NULL);
+		router_reload_await(router, ask);
 }
 
 /* One that is on its way up, if there is. */
@@ -307,7 +307,10 @@ static void without_gpu(struct router *router, struct router_ask *ask, struct ro
 		router_refuse(router, ask, &err);
 	} else {
 		router_vgpu_drop(router, vgpu);
-		router_answer(router, ask, NULL);
+		if (router_state_save(router, &err))
+			router_refuse(router, ask, &err);
+		else
+			router_answer(router, ask, NULL);
 	}
 }
 

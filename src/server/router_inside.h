@@ -67,6 +67,9 @@ struct router_server {
 	struct hall_gpu use;
 	struct router_ask *first, **last;
 	unsigned asks;
+	unsigned own_asks; /* handed over and not answered yet */
+	uint32_t *tickets; /* of HALL_SAVE, to be answered once the state is saved */
+	unsigned ticket_count, ticket_room;
 	char failure[512]; /* why it does not run */
 };
 
@@ -86,6 +89,7 @@ struct router_vgpu {
 	uid_t uid;
 	bool is_ephemeral, is_from_config;
 	bool is_kept;	   /* remembered, and made again when its server has died */
+	bool is_owed;	   /* its server has refused what the configuration says of it */
 	bool is_asked;	   /* its server was asked for the name again, and may give it: see who_knows() */
 	uint64_t until_ns; /* ROUTER_RESERVED, once handed over */
 };
@@ -104,7 +108,8 @@ struct router {
 	int lock_fd, listen_fd, wake_fd;
 	bool is_settled; /* every server of the start is ready or has failed */
 	bool is_ending, is_reload_due;
-	bool was_asked;		/* anything by anybody */
+	bool is_making; /* vGPUs of the configuration, once the servers have made the changes before it */
+	bool was_asked; /* anything by anybody */
 	unsigned filters_floor; /* see inside_floor() */
 	struct router_server *servers;
 	struct router_vgpu *vgpus;
@@ -115,6 +120,12 @@ struct router {
 	uint64_t accept_after_ns; /* out of descriptors until then */
 	uint64_t save_ns;	  /* ROUTER_NEVER: nothing to save */
 	int save_errno;		  /* of the last failure that was told */
+	struct {
+		struct router_ask *ask; /* who waits for the end of it; NULL: nobody */
+		uint64_t until_ns;
+		unsigned refused;
+		char why[512]; /* the first refusal */
+	} reloading;
 	uint64_t idle_since_ns;
 	pid_t metrics_pid; /* 0: not running */
 	int metrics_pidfd;
@@ -203,9 +214,16 @@ int router_config_start(struct router *router, struct bf_error *err);
 /* Once the socket is ours: servers, and what is remembered. */
 void router_config_begin(struct router *router);
 void router_config_settled(struct router *router);
+void router_config_tick(struct router *router);
 int router_config_reload(struct router *router, struct bf_error *err);
+/* Answer once the GPU servers have carried out what the new configuration says. Takes the ask. */
+void router_reload_await(struct router *router, struct router_ask *ask);
+void router_reload_refused(struct router *router, const char *name, const char *why);
+void router_reload_tick(struct router *router, uint64_t now_ns);
 void router_state_changed(struct router *router);
-void router_state_save(struct router *router);
+int router_state_save(struct router *router, struct bf_error *err);
+/* Save if anybody waits for it, and tell them. */
+void router_state_settle(struct router *router);
 
 /* router_metrics.c */
 void router_metrics_tick(struct router *router, uint64_t now_ns);

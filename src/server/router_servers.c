@@ -149,7 +149,7 @@ static struct router_ask *take_first(struct router_server *server)
 	return ask;
 }
 
-static void handed_over(struct router *router, struct router_ask *ask)
+static void handed_over(struct router *router, struct router_server *server, struct router_ask *ask)
 {
 	struct router_vgpu *vgpu = ask->holds_name ? router_vgpu_find(router, ask->message.request.name)
 						   : NULL;
@@ -158,6 +158,8 @@ static void handed_over(struct router *router, struct router_ask *ask)
 		vgpu->until_ns = bf_now_ns() + ROUTER_RESERVE_S * ROUTER_S;
 	if (ask->fd >= 0)
 		close(ask->fd);
+	else if (ask->message.kind == HALL_REQUEST)
+		server->own_asks++;
 	free(ask);
 }
 
@@ -179,7 +181,7 @@ static void flush(struct router *router, struct router_server *server)
 			return;
 		if (rc) /* it is dying: what waits, waits for the next one */
 			return;
-		handed_over(router, take_first(server));
+		handed_over(router, server, take_first(server));
 	}
 }
 
@@ -386,6 +388,7 @@ static void went_off(struct router *router, struct router_server *server)
 	server->phase = ROUTER_OFF;
 	server->deadline_ns = ROUTER_NEVER;
 	server->use = (struct hall_gpu){ 0 };
+	server->own_asks = server->ticket_count = 0;
 	unlink(server->path); /* one that was killed has left it */
 	if (router->is_ending)
 		return;
@@ -501,6 +504,20 @@ static void heard_ready(struct router *router, struct router_server *server,
 	server->deadline_ns = bf_now_ns() + HEAR_S * ROUTER_S;
 }
 
+static void note_ticket(struct router_server *server, uint32_t ticket)
+{
+	if (server->ticket_count == server->ticket_room) {
+		unsigned room = server->ticket_room ? 2 * server->ticket_room : 16;
+		uint32_t *more = reallocarray(server->tickets, room, sizeof(*more));
+
+		if (!more)
+			return; /* its client is told by a timeout */
+		server->tickets = more;
+		server->ticket_room = room;
+	}
+	server->tickets[server->ticket_count++] = ticket;
+}
+
 static void heard(struct router *router, struct router_server *server, struct hall_message *message)
 {
 	message->text[sizeof(message->text) - 1] = 0;
@@ -524,7 +541,14 @@ static void heard(struct router *router, struct router_server *server, struct ha
 			router_vgpu_gone(router, server, message->request.name);
 		return;
 	case HALL_REFUSED:
+		server->own_asks -= !(message->flags & HALL_CLIENTS) && server->own_asks;
 		router_vgpu_refused(router, server, message);
+		return;
+	case HALL_DONE:
+		server->own_asks -= server->own_asks > 0;
+		return;
+	case HALL_SAVE:
+		note_ticket(server, message->ticket);
 		return;
 	case HALL_USE:
 		server->use.mem_reserved_bytes = message->gpu.mem_reserved_bytes;
@@ -646,6 +670,7 @@ void router_server_free(struct router *router, struct router_server *server)
 		close(server->sock);
 	if (server->pidfd >= 0)
 		close(server->pidfd);
+	free(server->tickets);
 	free(server);
 }
 

@@ -104,9 +104,12 @@ void router_vgpu_refused(struct router *router, struct router_server *server,
 
 	bf_log(message->flags & HALL_CLIENTS ? BF_LOG_DEBUG : BF_LOG_WARN, "%s: vGPU '%s': %s", server->label,
 	       message->request.name, message->text);
+	if (!(message->flags & HALL_CLIENTS))
+		router_reload_refused(router, message->request.name, message->text);
 	if (!vgpu || vgpu->server != server)
 		return;
 	vgpu->is_asked = false;
+	vgpu->is_owed |= !(message->flags & HALL_CLIENTS);
 	if (vgpu->phase == ROUTER_RESERVED)
 		router_vgpu_drop(router, vgpu);
 }

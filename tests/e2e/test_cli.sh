@@ -75,6 +75,8 @@ for command in create run ls top set explain stats trace hold open stop resume r
 done
 
 # What cannot be written is no success.
+own_folder=$BELFRY_RUNTIME_DIR
+export BELFRY_RUNTIME_DIR="$work/full"
 "$BELFRY" create there || fail 'create' # for ls and top to show
 for command in --help -h help --version info 'info --json' ls 'ls --json' 'run --help' 'policy --help' 'soft --help' top; do
 	# shellcheck disable=SC2016 # the inner shell's own arguments
@@ -83,6 +85,7 @@ for command in --help -h help --version info 'info --json' ls 'ls --json' 'run -
 	expect 1 'belfry: cannot write: Bad file descriptor' sh -c '"$0" $1 >&-' "$BELFRY" "$command"
 done
 "$BELFRY" rm there || fail 'rm'
+export BELFRY_RUNTIME_DIR="$own_folder"
 
 # Sizes, times and numbers.
 for size in -1 0 abc 5X 1e400 '' 1.5 -8G 0G 5GB5 nan 0x10 +1 '8 G'; do

@@ -221,6 +221,7 @@ static void garbage_is_told_so_and_closed(void **state)
 	unsigned char noise[4096];
 	struct protocol_reply reply;
 	uint64_t seed = 1;
+	char ours[32];
 
 	stage_start(stage);
 	assert_int_equal(send_raw(stage, &good, sizeof(good) - 1, &reply), EPROTO);
@@ -231,7 +232,8 @@ static void garbage_is_told_so_and_closed(void **state)
 	bad.version = 77;
 	assert_int_equal(send_raw(stage, &bad, sizeof(bad), &reply), EPROTO);
 	assert_non_null(strstr(reply.text, "version 77"));
-	assert_non_null(strstr(reply.text, "version 4"));
+	snprintf(ours, sizeof(ours), "version %u", PROTOCOL_VERSION);
+	assert_non_null(strstr(reply.text, ours));
 	bad = good;
 	bad.magic++;
 	assert_int_equal(send_raw(stage, &bad, sizeof(bad), &reply), EPROTO);

@@ -32,6 +32,15 @@ static void hall_say(struct fake *fake, enum hall_kind kind, const struct hall_m
 	send(fake->hall, &message, sizeof(message), MSG_NOSIGNAL);
 }
 
+static void hall_refuse(struct fake *fake, const struct hall_message *about, int fd)
+{
+	struct hall_message message = *about;
+
+	message.flags = fd >= 0 ? HALL_CLIENTS : 0;
+	hall_say(fake, HALL_REFUSED, &message);
+	fake->was_refused = true;
+}
+
 static void client_say(int fd, int code, const char *text, const struct protocol_request *request)
 {
 	struct protocol_reply reply = {
@@ -59,7 +68,7 @@ static void fake_remove(struct fake *fake, const struct hall_message *message, i
 	if (fake->stage->refuses_removal && !(message->request.flags & PROTOCOL_FORCE)) {
 		fake->stage->refused++;
 		if (fd < 0)
-			hall_say(fake, HALL_REFUSED, message);
+			hall_refuse(fake, message, fd);
 		client_say(fd, EBUSY, "programs run on it", &message->request);
 		return;
 	}
@@ -80,14 +89,14 @@ static void fake_create(struct fake *fake, const struct hall_message *message, i
 	if (at >= 0 && fake->stage->runs_are_over && fake->vgpus[at].flags & PROTOCOL_EPHEMERAL)
 		fake_remove(fake, message, -1, at);
 	else if (at >= 0) {
-		hall_say(fake, HALL_REFUSED, message);
+		hall_refuse(fake, message, fd);
 		client_say(fd, EEXIST, "its run goes on", &message->request);
 		return;
 	}
 	vgpu = &fake->vgpus[fake->vgpu_count];
 	if (fake->vgpu_count == FAKE_VGPUS ||
 	    fake->use.mem_reserved_bytes + spec->mem_bytes > fake->use.mem_bytes) {
-		hall_say(fake, HALL_REFUSED, message);
+		hall_refuse(fake, message, fd);
 		client_say(fd, ENOSPC, "full", &message->request);
 		return;
 	}
@@ -107,6 +116,7 @@ static void fake_request(struct fake *fake, const struct hall_message *message, 
 	int at = fake_find(fake, request->name);
 
 	fake->stage->requests[request->op]++;
+	fake->was_refused = false;
 	if (request->op == PROTOCOL_CREATE || request->flags & PROTOCOL_EPHEMERAL) {
 		fake_create(fake, message, fd);
 	} else if (request->name[0] && at < 0) {
@@ -123,6 +133,8 @@ static void fake_request(struct fake *fake, const struct hall_message *message, 
 		snprintf(text, sizeof(text), "%u from %u", fake->use.gpu.index, message->uid);
 		client_say(fd, 0, text, request);
 	}
+	if (fd < 0 && !fake->was_refused)
+		hall_say(fake, HALL_DONE, message);
 }
 
 static void fake_listen(struct fake *fake)

@@ -20,6 +20,7 @@ struct fake {
 	struct stage *stage;
 	pthread_t thread;
 	int hall, listen_fd;
+	bool was_refused; /* the request it is at */
 	_Atomic bool is_over;
 	struct hall_gpu use;
 	struct hall_message vgpus[FAKE_VGPUS];
