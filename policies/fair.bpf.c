@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /* fair: everybody gets the GPU in the ratio of their requests, and a latency vGPU goes first until it has had what was
- * promised to it. The same as what is built in, decision for decision (tests/unit/policies.c): a place to start from, and a
+ * promised to it. The same as what is built in, decision for decision (tests/unit/policy_fair.c): a place to start from, and a
  * way to see what asking a policy costs.
  *
  * Wrong for: anything that the built-in policy is wrong for. It neither knows deadlines nor looks at objectives.

@@ -180,6 +180,12 @@ static bool is_address(const char *text, size_t length)
 	return inet_pton(AF_INET, host, &four) == 1;
 }
 
+/* Whether only this machine can reach it; `text` is an address in the sense of is_address(). */
+static bool is_local(const char *text)
+{
+	return !strncmp(text, "127.", 4) || !strncmp(text, "[::1]", 5);
+}
+
 int config_parse_metrics(struct config *config, const char *text, struct bf_error *err)
 {
 	static const char right[] = "write off, or ADDRESS:PORT such as 127.0.0.1:9835";
@@ -201,6 +207,10 @@ int config_parse_metrics(struct config *config, const char *text, struct bf_erro
 		return bf_fail(err, EINVAL,
 			       "metrics '%s': '%s' after the address; only 'public' may stand there", text,
 			       word);
+	if (!*word && !is_local(text))
+		return bf_fail(err, EINVAL,
+			       "metrics '%s': others can reach that address; write '%s public' if they may",
+			       text, text);
 	if ((size_t)(space - text) >= sizeof(config->metrics))
 		return bf_fail(err, EINVAL, "metrics '%s': too long; %s", text, right);
 	snprintf(config->metrics, sizeof(config->metrics), "%.*s", (int)(space - text), text);

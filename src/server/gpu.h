@@ -88,7 +88,7 @@ struct vgpu {
 	int worker_wake; /* an eventfd */
 	_Atomic bool worker_ends, worker_has_ended;
 
-	/* The turner's view: see turner.c. */
+	/* The turner's view: see gpu_turner.c. */
 	bool is_told_waiting, is_told_running, is_quiet;
 	bool is_stopped;   /* by sched: what it has on the GPU stands still, and cannot be done */
 	uint64_t burst_ns; /* when what runs now was passed on */
@@ -98,7 +98,7 @@ struct vgpu {
 	uint64_t probes;
 	uint64_t came_ns;		 /* since when it has work, waiting or not; 0: it has none */
 	bool is_told_here, is_told_held; /* see gpu_work.c */
-	/* The meter's: see meter.c. */
+	/* The meter's: see gpu_meter.c. */
 	bool has_run; /* since the meter last settled */
 	uint64_t seen_gpu_ns, seen_held_ns, residence_ns;
 	uint64_t last_end_ns;	     /* when its context last left the GPU, as far as the records go */
@@ -161,6 +161,7 @@ struct trace_event {
 };
 struct trace_name {
 	uint32_t track;
+	uid_t owner;
 	char name[SPEC_NAME_MAX + 1];
 };
 struct trace {
@@ -366,7 +367,8 @@ void refusals_tell(struct gpu *gpu); /* the main thread's, without the lock */
 /* gpu_report.c, gpu_explain.c, gpu_trace.c: text to be freed; NULL: out of memory. With the lock. */
 char *gpu_report(struct gpu *gpu, const char *name, size_t *bytes);
 char *gpu_explain(struct vgpu *vgpu, size_t *bytes);
-char *gpu_trace_text(struct gpu *gpu, size_t *bytes);
+/* NULL: of all vGPUs, with the decisions about them; otherwise of that user's. */
+char *gpu_trace_text(struct gpu *gpu, const uid_t *owner, size_t *bytes);
 void gpu_trace(struct vgpu *vgpu, enum trace_kind kind, uint64_t at_ns, uint64_t value);
 int trace_open(struct trace *trace);
 void trace_close(struct trace *trace);

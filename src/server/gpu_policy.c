@@ -221,6 +221,19 @@ static char *dump(struct gpu *gpu, struct vgpu *vgpu, size_t *bytes, struct bf_e
 	return json_text(top, bytes);
 }
 
+/* As explain: decisions tell what programs do, and when. */
+static int check_follow(const struct talker *talker, const struct vgpu *vgpu, struct bf_error *err)
+{
+	if (is_ruler(&talker->who) || (vgpu && vgpu_may_change(vgpu, talker->who.uid)))
+		return 0;
+	if (vgpu)
+		return bf_fail(err, EPERM, "%s: belongs to user %u; only that user and root may do that",
+			       vgpu->name, vgpu->owner);
+	return bf_fail(err, EPERM,
+		       "decisions about all vGPUs: only root and the user belfryd runs as may follow them; "
+		       "name a vGPU of yours");
+}
+
 void policy_request(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
 		    char **body, size_t *bytes, struct bf_error *err)
 {
@@ -242,6 +255,8 @@ void policy_request(struct gpu *gpu, struct talker *talker, const struct protoco
 	}
 	vgpu = find(gpu, request->name, err);
 	if (err->code)
+		return;
+	if (request->op == PROTOCOL_POLICY_FOLLOW && check_follow(talker, vgpu, err))
 		return;
 	if (request->op == PROTOCOL_POLICY_FOLLOW && follower_check(gpu, &talker->who, err))
 		return;

@@ -104,9 +104,9 @@ struct follower {
 };
 /* Have sched tell what somebody wants to know, and no more. */
 void decisions_settle(struct gpu *gpu);
-/* flags: enum protocol_flag. */
 /* Whether one more may follow. */
 int follower_check(const struct gpu *gpu, const struct ucred *who, struct bf_error *err);
+/* flags: enum protocol_flag. */
 struct follower *follower_add(struct gpu *gpu, const struct talker *talker, uint32_t flags,
 			      const struct vgpu *vgpu);
 /* Nobody is waited for: one who reads too slowly misses some, and the next he gets says how many. */

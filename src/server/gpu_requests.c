@@ -233,7 +233,7 @@ static void set(struct gpu *gpu, const struct talker *talker, const struct proto
 		vgpu_set(vgpu, &request->spec, request->parts, err);
 }
 
-/* True: `body` is the answer's. */
+/* `body`, if there is one, is the answer's. */
 static void perform(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
 		    char **body, size_t *bytes, struct bf_error *err)
 {
@@ -270,7 +270,7 @@ static void perform(struct gpu *gpu, struct talker *talker, const struct protoco
 			*body = gpu_explain(vgpu, bytes);
 		break;
 	case PROTOCOL_TRACE:
-		*body = gpu_trace_text(gpu, bytes);
+		*body = gpu_trace_text(gpu, is_ruler(&talker->who) ? NULL : &talker->who.uid, bytes);
 		break;
 	case PROTOCOL_POLICY_LOAD:
 	case PROTOCOL_POLICY_UNLOAD:

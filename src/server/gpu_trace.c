@@ -46,6 +46,7 @@ void trace_name(struct vgpu *vgpu)
 		trace->name_room = room;
 	}
 	trace->names[trace->name_count].track = vgpu->track;
+	trace->names[trace->name_count].owner = vgpu->owner;
 	memcpy(trace->names[trace->name_count++].name, vgpu->name, sizeof(vgpu->name));
 }
 
@@ -60,16 +61,28 @@ void gpu_trace(struct vgpu *vgpu, enum trace_kind kind, uint64_t at_ns, uint64_t
 /* What a vGPU is in the middle of, while the ring is gone through. */
 struct track {
 	uint32_t number;
+	bool is_hidden; /* another user's */
 	uint64_t open_ns, wait_ns, stop_ns, run_ns;
 };
 
 struct writer {
 	FILE *to;
 	const struct trace *trace;
+	const uid_t *owner; /* whose are told of; NULL: all */
 	struct track *tracks;
 	size_t count, room;
 	bool is_first;
 };
+
+static bool is_hidden(const struct writer *writer, uint32_t number)
+{
+	if (!writer->owner)
+		return false;
+	for (size_t i = 0; i < writer->trace->name_count; i++)
+		if (writer->trace->names[i].track == number)
+			return writer->trace->names[i].owner != *writer->owner;
+	return true;
+}
 
 static struct track *track_of(struct writer *writer, uint32_t number)
 {
@@ -85,7 +98,8 @@ static struct track *track_of(struct writer *writer, uint32_t number)
 		writer->tracks = tracks;
 		writer->room = room;
 	}
-	writer->tracks[writer->count] = (struct track){ .number = number };
+	writer->tracks[writer->count] =
+		(struct track){ .number = number, .is_hidden = is_hidden(writer, number) };
 	return &writer->tracks[writer->count++];
 }
 
@@ -179,6 +193,8 @@ static void write_names(struct writer *writer)
 	for (size_t i = 0; i < writer->trace->name_count; i++) {
 		const struct trace_name *name = &writer->trace->names[i];
 
+		if (writer->owner && name->owner != *writer->owner)
+			continue;
 		fprintf(writer->to,
 			"%s{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"%s\"}}",
 			comma(writer), name->track, name->name);
@@ -189,12 +205,12 @@ static void write_names(struct writer *writer)
 	}
 }
 
-char *gpu_trace_text(struct gpu *gpu, size_t *bytes)
+char *gpu_trace_text(struct gpu *gpu, const uid_t *owner, size_t *bytes)
 {
 	const struct trace *trace = &gpu->trace;
 	uint64_t now_ns = bf_now_ns(),
 		 first = trace->count > GPU_TRACE_EVENTS ? trace->count - GPU_TRACE_EVENTS : 0;
-	struct writer writer = { .trace = trace, .is_first = true };
+	struct writer writer = { .trace = trace, .owner = owner, .is_first = true };
 	char *text = NULL;
 
 	writer.to = open_memstream(&text, bytes);
@@ -206,12 +222,13 @@ char *gpu_trace_text(struct gpu *gpu, size_t *bytes)
 		const struct trace_event *event = &trace->events[n % GPU_TRACE_EVENTS];
 		struct track *track = track_of(&writer, event->track);
 
-		if (track)
+		if (track && !track->is_hidden)
 			write_event(&writer, track, event);
 	}
 	for (size_t i = 0; i < writer.count; i++) /* what is still going on */
 		end_spans(&writer, &writer.tracks[i], now_ns);
-	decisions_write(writer.to, gpu, writer.is_first);
+	if (!owner)
+		decisions_write(writer.to, gpu, writer.is_first);
 	fprintf(writer.to, "\n],\"otherData\":{\"events_ever\":%llu}}\n", (unsigned long long)trace->count);
 	free(writer.tracks);
 	if (fclose(writer.to)) {

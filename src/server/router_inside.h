@@ -143,6 +143,8 @@ int router_socket_name(struct router *router, struct bf_error *err);
 int router_socket_take(struct router *router, struct bf_error *err);
 /* Its mode and group, as config.access says. */
 int router_socket_access(const struct router *router, struct bf_error *err);
+/* Likewise of the software GPU that is ours: other users' programs open its files there. */
+void router_soft_access(const struct router *router, const struct router_server *server);
 /* Nobody new from now on: who connected just then is told to try again. */
 void router_socket_close(struct router *router);
 

@@ -51,9 +51,11 @@ void router_metrics_exited(struct router *router)
 	forget(router);
 }
 
+/* What was started too often before was another configuration's. */
 void router_metrics_end(struct router *router)
 {
 	router->metrics_ns = 0;
+	router->metrics_starts = (struct router_starts){ 0 };
 	if (!router->metrics_pid)
 		return;
 	kill(router->metrics_pid, SIGTERM);

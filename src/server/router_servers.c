@@ -298,6 +298,8 @@ static int start_new(struct router *router, struct router_server *server, struct
 							       sizeof(server->gpu.folder), err)
 					 : bf_fail(err, ENODEV, "there is no software GPU here");
 		name_server(router, server);
+		if (!rc)
+			router_soft_access(router, server);
 		if (!rc && is_served_twice(router, server))
 			rc = bf_fail(err, EEXIST, "it has a server already");
 		/* Only now it is known where one would be that was left running. */

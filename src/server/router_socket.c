@@ -100,12 +100,55 @@ static int clear_path(const char *path, struct bf_error *err)
 	return unlink(path) ? bf_fail(err, errno, "%s: cannot be replaced: %s", path, strerror(errno)) : 0;
 }
 
+static const mode_t modes[] = { [CONFIG_OWNER] = 0600, [CONFIG_EVERYONE] = 0666, [CONFIG_GROUP] = 0660 };
+
+static gid_t group_of(const struct router *router)
+{
+	return router->config.access == CONFIG_GROUP ? router->config.group : (gid_t)-1;
+}
+
+/* The folder above is the runtime folder, which may be for its user alone. */
+static int let_through(const char *folder)
+{
+	char copy[sizeof(((struct protocol_gpu *)0)->folder)];
+	struct stat st;
+
+	snprintf(copy, sizeof(copy), "%s", folder);
+	if (chmod(folder, 0711) || stat(dirname(copy), &st))
+		return -errno;
+	if (st.st_uid != geteuid() || (st.st_mode & 0111) == 0111)
+		return 0;
+	snprintf(copy, sizeof(copy), "%s", folder);
+	return chmod(dirname(copy), (st.st_mode & 07777) | 0111) ? -errno : 0;
+}
+
+void router_soft_access(const struct router *router, const struct router_server *server)
+{
+	bool is_shared = router->config.access != CONFIG_OWNER;
+	char path[sizeof(server->gpu.folder) + sizeof("/socket")];
+	int rc;
+
+	if (!server->has_soft || !server->gpu.folder[0])
+		return;
+	snprintf(path, sizeof(path), "%s/socket", server->gpu.folder);
+	rc = chmod(path, 0600) || lchown(path, (uid_t)-1, group_of(router)) ||
+			     chmod(path, modes[router->config.access])
+		     ? -errno
+		     : 0;
+	if (!rc)
+		rc = is_shared			       ? let_through(server->gpu.folder)
+		     : chmod(server->gpu.folder, 0700) ? -errno
+						       : 0;
+	if (rc)
+		bf_log(BF_LOG_WARN, "%s: access to it cannot be set: %s", path, strerror(-rc));
+}
+
 int router_socket_access(const struct router *router, struct bf_error *err)
 {
-	static const mode_t modes[] = {
-		[CONFIG_OWNER] = 0600, [CONFIG_EVERYONE] = 0666, [CONFIG_GROUP] = 0660
-	};
-	gid_t group = router->config.access == CONFIG_GROUP ? router->config.group : (gid_t)-1;
+	gid_t group = group_of(router);
+
+	for (const struct router_server *server = router->servers; server; server = server->next)
+		router_soft_access(router, server);
 
 	/* The group before the mode: nobody gets in between. */
 	if (chmod(router->socket, 0600) || lchown(router->socket, (uid_t)-1, group) ||

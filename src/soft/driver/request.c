@@ -41,6 +41,12 @@ static pid_t maker_of(int sock)
 	return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &room) ? 0 : cred.pid;
 }
 
+/* Other users' programs are served where their supervisor, which is root's or ours, speaks for them. */
+static bool is_ruler(const struct request *request)
+{
+	return !request->message->from.uid || request->message->from.uid == geteuid();
+}
+
 static int check_sender(const struct request *request)
 {
 	struct family *family = request->server->family;
@@ -51,6 +57,8 @@ static int check_sender(const struct request *request)
 	case SOFT_REQUEST_WHAT_IS:
 		return 0;
 	default:
+		if (!is_ruler(request))
+			return -EPERM;
 		if (!family_is_empty(family) && maker_of(request->message->files.fd[0]) != sender)
 			return -EPERM;
 		return family_check(family, sender, request->head.on_behalf);
@@ -182,8 +190,6 @@ static int serve_status(struct request *request)
 
 static int serve_stop(struct request *request)
 {
-	if (request->message->from.uid && request->message->from.uid != geteuid())
-		return -EPERM;
 	bf_log(BF_LOG_INFO, "process %d ends it", request->message->from.pid);
 	server_stop(request->server);
 	return 0;

@@ -3,12 +3,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/folder.h"
 #include "base/own.h"
 #include "soft/link/ask.h"
 #include "soft/link/link.h"
+
+/* That of root's belfryd, which it shares with others. */
+static bool is_roots(const char *folder)
+{
+	struct stat st;
+
+	return !lstat(folder, &st) && S_ISDIR(st.st_mode) && !st.st_uid && !(st.st_mode & 022);
+}
 
 int link_folder(const char *name, char *to, size_t room, struct bf_error *err)
 {
@@ -28,7 +37,7 @@ int link_folder(const char *name, char *to, size_t room, struct bf_error *err)
 	if (length < 0 || (size_t)length >= room || (size_t)length + sizeof("/socket") > 108)
 		return bf_fail(err, ENAMETOOLONG,
 			       "folder of the software GPU: its path is too long; set BELFRY_SOFT_DIR");
-	return bf_own_folder(to, "BELFRY_SOFT_DIR", err);
+	return given && *given && is_roots(to) ? 0 : bf_own_folder(to, "BELFRY_SOFT_DIR", err);
 }
 
 int link_connect(const char *folder)

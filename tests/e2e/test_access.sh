@@ -1,0 +1,86 @@
+#!/bin/bash
+# What users may do whom `access` lets connect: compute on the software GPU of a shared belfryd, on a vGPU and not
+# otherwise; see what is theirs to see.
+# Functions are called by name:
+# shellcheck disable=SC1091,SC2015,SC2154,SC2317
+set -u
+. "$(dirname "$0")/common.sh"
+: "${BELFRYD:?}"
+[ "$(id -u)" = 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null ||
+	{ echo 'no root who may be another user'; exit 77; }
+export BELFRY_SOFT="mem=512M,linger=1,name=access$$" BELFRY_SOCKET="$work/d/belfryd.sock"
+group=12345
+chmod 755 "$work"
+mkdir -m 755 "$work/d" "$work/bin" "$work/bin/soft"
+mkdir -m 777 "$work/theirs"
+cp "$belfry" "$BELFRYD" "$BELFRY_BUILD_DIR/belfry-soft" "$BELFRY_BUILD_DIR/tests/e2e/hog" "$work/bin"
+cp "$BELFRY_BUILD_DIR/src/soft/cuda/libcuda.so.1" "$work/bin/soft"
+chmod -R go+rX "$work/bin"
+
+start_daemon() {
+	printf '[server]\n%s\n' "$@" >"$work/conf"
+	"$BELFRYD" --socket "$BELFRY_SOCKET" --gpu soft --config "$work/conf" >>"$work/log" 2>&1 &
+	daemon=$!
+	until_so answers || { cat "$work/log"; exit 1; }
+}
+answers() { [ "$(router_pid)" = "$daemon" ] && [ -n "$(server_pids)" ]; }
+end_daemon() {
+	kill -TERM "$daemon"
+	until_so is_gone "$daemon"
+	wait "$daemon" 2>/dev/null
+}
+# other GROUP STATUS COMMAND...: as another user, in that group.
+other() {
+	local in=$1 wanted=$2
+	shift 2
+	status "$wanted" env -i PATH="$PATH" BELFRY_SOCKET="$BELFRY_SOCKET" setpriv --reuid=65534 --regid=65534 \
+		--groups="$in" "$@"
+}
+
+a_member_of_the_group_computes_on_a_vgpu() {
+	start_daemon "access = group $group"
+	other $group 0 "$work/bin/belfry" create his --mem 64M
+	other $group 0 "$work/bin/belfry" run his -- "$work/bin/hog" 10
+	grep -q 'got 10 ' "$work/out" || fail "a group member's program: $(cat "$work/out" "$work/err")"
+	other 23456 1 "$work/bin/belfry" run -- "$work/bin/hog" 10
+}
+
+another_user_has_no_gpu_without_a_vgpu() {
+	local folder
+	folder=$(timeout 20 "$belfry" ls --json | awk -F'"' '$2 == "folder" { print $4; exit }')
+	[ -S "$folder/socket" ] || fail "no software GPU at '$folder'"
+	other $group 1 env BELFRY_SOFT_DIR="$folder" LD_LIBRARY_PATH="$work/bin/soft" "$work/bin/hog" 10
+	other $group 1 env BELFRY_SOFT_DIR="$folder" "$work/bin/belfry" soft stop
+}
+
+a_reload_lets_everyone_in_or_nobody() {
+	printf '[server]\naccess = everyone\n' >"$work/conf"
+	status 0 "$belfry" reload
+	other 23456 0 "$work/bin/belfry" run -- "$work/bin/hog" 10
+	printf '[server]\naccess = owner\n' >"$work/conf"
+	status 0 "$belfry" reload
+	other $group 1 "$work/bin/belfry" run -- "$work/bin/hog" 10
+}
+
+# trace and policy record tell of other users' programs what explain does.
+another_user_traces_and_records_what_is_his() {
+	status 0 "$belfry" create roots
+	status 0 "$belfry" trace -o "$work/trace"
+	grep -q '"name":"roots"' "$work/trace" || fail "root's trace is without root's vGPU"
+	other $group 0 "$work/bin/belfry" trace -o "$work/theirs/trace"
+	grep -q '"name":"his"' "$work/theirs/trace" || fail "another user's trace is without his vGPU"
+	! grep -q '"name":"roots"' "$work/theirs/trace" || fail "another user's trace tells of root's vGPU"
+	other $group 1 "$work/bin/belfry" explain roots
+	other $group 1 timeout 5 "$work/bin/belfry" policy trace --vgpu roots
+	says 'belongs to user' "another user's policy trace"
+	other $group 1 timeout 5 "$work/bin/belfry" policy record -o "$work/theirs/record"
+	says 'only root and the user belfryd runs as' "another user's policy record"
+	status 0 "$belfry" rm roots
+}
+
+a_member_of_the_group_computes_on_a_vgpu
+another_user_traces_and_records_what_is_his
+another_user_has_no_gpu_without_a_vgpu
+a_reload_lets_everyone_in_or_nobody
+end_daemon
+exit "$failed"
