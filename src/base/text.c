@@ -1,6 +1,8 @@
 #include "base/text.h"
 
+#include <getopt.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 /* How many bytes a character has by its first; 0: none begins like that. */
@@ -64,4 +66,20 @@ bool bf_is_line(const char *text, size_t room)
 		if (text[i] < ' ' || text[i] > '~')
 			return false;
 	return length < room;
+}
+
+const char *bf_bad_option(char *const *argv, char *to, size_t room)
+{
+	const char *word = argv[optind - 1];
+	int name = (int)strcspn(word, "=");
+
+	if (strncmp(word, "--", 2) != 0 || name == 2)
+		snprintf(to, room, "unknown option, or one without its value: '-%c'", optopt);
+	else if (!optopt)
+		snprintf(to, room, "unknown option '%.*s'", name < 40 ? name : 40, word);
+	else if (word[name])
+		snprintf(to, room, "option '%.*s' takes no value", name < 40 ? name : 40, word);
+	else
+		snprintf(to, room, "option '%.40s' is without its value", word);
+	return to;
 }

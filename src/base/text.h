@@ -10,4 +10,7 @@ char *bf_plain(char *text);
 /* It ends within its room, and is nothing but ASCII that can be printed. */
 bool bf_is_line(const char *text, size_t room);
 
+/* After getopt_long has answered '?': which option it was, and what is wrong with it. `to` is returned. */
+const char *bf_bad_option(char *const *argv, char *to, size_t room);
+
 #endif

@@ -40,6 +40,7 @@ int cli_soft(int argc, char **argv);
 /* "belfry: <why>" on stderr. */
 int cli_fail(const struct bf_error *err);
 int cli_usage(const char *command, const char *why);
+int cli_bad_option(const char *command, char *const *argv); /* getopt_long has answered '?' */
 
 /* For commands that take --json and --help, and up to `names_max` arguments, and nothing else: 0, or an exit status
  * plus 1 so that --help can end well. The arguments are at argv[optind]. */
@@ -80,6 +81,7 @@ struct cli_order {
 	enum protocol_op op;
 	bool takes_time;  /* --for TIME */
 	bool takes_force; /* --force */
+	bool takes_many;  /* vGPUs: each is tried, whatever became of those before it */
 };
 int cli_order(int argc, char **argv, const struct cli_order *order);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/own.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/cli.h"
 
@@ -18,6 +19,13 @@ int cli_usage(const char *command, const char *why)
 	fprintf(stderr, "belfry%s%s: %s; belfry %s%s--help tells more\n", command ? " " : "",
 		command ? command : "", why, command ? command : "", command ? " " : "");
 	return CLI_USAGE;
+}
+
+int cli_bad_option(const char *command, char *const *argv)
+{
+	char why[96];
+
+	return cli_usage(command, bf_bad_option(argv, why, sizeof(why)));
 }
 
 int cli_parse_json(int argc, char **argv, const char *help, int names_max, bool *is_json)
@@ -36,7 +44,7 @@ int cli_parse_json(int argc, char **argv, const char *help, int names_max, bool 
 			fputs(help, stdout);
 			return CLI_OK + 1;
 		default:
-			return cli_usage(argv[0], "unknown option") + 1;
+			return cli_bad_option(argv[0], argv) + 1;
 		}
 	if (argc - optind <= names_max)
 		return 0;
@@ -97,29 +105,43 @@ static int parse_order(int argc, char **argv, const struct cli_order *order, str
 			fputs(order->help, stdout);
 			return CLI_OK + 1;
 		default:
-			return cli_usage(order->command, "unknown option, or one without its value") + 1;
+			return cli_bad_option(order->command, argv) + 1;
 		}
-	return optind + 1 == argc ? 0 : cli_usage(order->command, "give the name of one vGPU") + 1;
+	if (optind + 1 == argc || (order->takes_many && optind < argc))
+		return 0;
+	return cli_usage(order->command, order->takes_many ? "give the name of a vGPU, or of several"
+							   : "give the name of one vGPU") +
+	       1;
+}
+
+static int order_one(const struct cli_order *order, const char *name, struct protocol_request *request,
+		     bool is_json, bool is_verbose)
+{
+	struct protocol_reply reply;
+	struct bf_error err = { 0 };
+
+	if (spec_check_name(name, &err))
+		return cli_fail(&err);
+	snprintf(request->name, sizeof(request->name), "%s", name);
+	if (talk_once(request, &reply, NULL, &err))
+		return cli_fail(&err);
+	if (is_json)
+		printf("{\"name\": \"%s\", \"us\": %.1f}\n", request->name, (double)reply.took_ns / 1000);
+	else if (is_verbose)
+		printf("%s %s in %.0f us\n", request->name, order->done, (double)reply.took_ns / 1000);
+	return CLI_OK;
 }
 
 int cli_order(int argc, char **argv, const struct cli_order *order)
 {
 	struct protocol_request request = talk_request(order->op, NULL);
 	bool is_json = false, is_verbose = false;
-	int rc = parse_order(argc, argv, order, &request, &is_json, &is_verbose);
-	struct protocol_reply reply;
-	struct bf_error err = { 0 };
+	int rc = parse_order(argc, argv, order, &request, &is_json, &is_verbose), status = CLI_OK;
 
 	if (rc)
 		return rc - 1;
-	if (spec_check_name(argv[optind], &err))
-		return cli_fail(&err);
-	snprintf(request.name, sizeof(request.name), "%s", argv[optind]);
-	if (talk_once(&request, &reply, NULL, &err))
-		return cli_fail(&err);
-	if (is_json)
-		printf("{\"name\": \"%s\", \"us\": %.1f}\n", request.name, (double)reply.took_ns / 1000);
-	else if (is_verbose)
-		printf("%s %s in %.0f us\n", request.name, order->done, (double)reply.took_ns / 1000);
-	return CLI_OK;
+	for (; optind < argc; optind++)
+		if (order_one(order, argv[optind], &request, is_json, is_verbose))
+			status = CLI_FAILED;
+	return status;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/own.h"
+#include "base/text.h"
 #include "cli/cli.h"
 
 static const char help_text[] =
@@ -24,11 +25,14 @@ static const struct option long_options[] = { CLI_SPEC_OPTIONS,
 struct create {
 	struct protocol_request request;
 	struct cli_gpu which;
+	char *const *argv;
 	bool is_json;
 };
 
 static int take_option(struct create *create, int option, int index, struct bf_error *err)
 {
+	char bad[96];
+
 	switch (option) {
 	case CLI_SPEC_OPTION:
 		return cli_spec_option(&long_options[index], &create->request, err);
@@ -43,7 +47,7 @@ static int take_option(struct create *create, int option, int index, struct bf_e
 		create->is_json = true;
 		return 0;
 	default:
-		return bf_fail(err, EINVAL, "unknown option, or one without its value");
+		return bf_fail(err, EINVAL, "%s", bf_bad_option(create->argv, bad, sizeof(bad)));
 	}
 }
 
@@ -53,6 +57,7 @@ static int parse(int argc, char **argv, struct create *create)
 	struct bf_error err = { 0 };
 	int index = 0;
 
+	create->argv = argv;
 	if (cli_gpu_default(&create->which, &err))
 		return cli_usage("create", err.text) + 1;
 	opterr = 0;

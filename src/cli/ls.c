@@ -14,11 +14,12 @@ static void print_row(struct json_object *vgpu)
 {
 	int64_t limit_bytes = report_number(vgpu, "mem.limit");
 	struct json_object *processes = report_at(vgpu, "processes");
-	char time[32], used[24], limit[24];
+	char time[32], used[24], limit[24], user[40];
 
-	printf("%-24s %-7s %-10s %-11s %5.1f%% %11s %11s %5zu  %s\n", report_text(vgpu, "name", "?"),
-	       report_text(vgpu, "gpu", "?"), report_text(vgpu, "class", "?"),
-	       report_time(vgpu, time, sizeof(time)), report_real(vgpu, "time.share") * 100,
+	printf("%-24s %-7s %-12s %-10s %-11s %5.1f%% %11s %11s %5zu  %s\n", report_text(vgpu, "name", "?"),
+	       report_text(vgpu, "gpu", "?"), report_user(vgpu, user, sizeof(user)),
+	       report_text(vgpu, "class", "?"), report_time(vgpu, time, sizeof(time)),
+	       report_real(vgpu, "time.share") * 100,
 	       bf_format_size((uint64_t)report_number(vgpu, "mem.used"), used, sizeof(used)),
 	       limit_bytes ? bf_format_size((uint64_t)limit_bytes, limit, sizeof(limit)) : "the card",
 	       json_object_is_type(processes, json_type_array) ? json_object_array_length(processes) : 0,
@@ -27,8 +28,8 @@ static void print_row(struct json_object *vgpu)
 
 static void print_table(struct json_object *vgpus)
 {
-	printf("%-24s %-7s %-10s %-11s %6s %11s %11s %5s  %s\n", "NAME", "GPU", "CLASS", "TIME", "SHARE",
-	       "USED", "LIMIT", "PROCS", "STATE");
+	printf("%-24s %-7s %-12s %-10s %-11s %6s %11s %11s %5s  %s\n", "NAME", "GPU", "OWNER", "CLASS",
+	       "TIME", "SHARE", "USED", "LIMIT", "PROCS", "STATE");
 	for (size_t i = 0; i < json_object_array_length(vgpus); i++)
 		print_row(json_object_array_get_idx(vgpus, i));
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/report.h"
 
@@ -115,6 +116,7 @@ static int parse(int argc, char **argv, const struct policy_command *command, st
 {
 	struct bf_error err = { 0 };
 	int rc = cli_gpu_default(&args->which, &err);
+	char bad[96];
 
 	opterr = 0;
 	for (int option; !rc && (option = getopt_long(argc, argv, "o:h", long_options, NULL)) != -1;) {
@@ -123,7 +125,7 @@ static int parse(int argc, char **argv, const struct policy_command *command, st
 			return CLI_OK + 1;
 		}
 		if (option == '?' || !strchr(command->options, option))
-			return usage(command, "unknown option, or one without its value") + 1;
+			return usage(command, bf_bad_option(argv, bad, sizeof(bad))) + 1;
 		rc = take_option(args, option, &err);
 	}
 	if (rc)

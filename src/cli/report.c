@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,6 +59,25 @@ const char *report_time(struct json_object *vgpu, char *to, size_t room)
 			     .limit_ppm = to_ppm(report_real(vgpu, "time.limit")) };
 
 	return spec_format_time(&spec, to, room);
+}
+
+const char *report_user(struct json_object *vgpu, char *to, size_t room)
+{
+	uid_t uid = (uid_t)report_number(vgpu, "owner");
+	const struct passwd *user = getpwuid(uid);
+
+	if (user)
+		snprintf(to, room, "%.32s", user->pw_name);
+	else
+		snprintf(to, room, "%u", uid);
+	return to;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	struct json_object *const *one = a, *const *other = b;
+
+	return strcmp(report_text(*one, "name", ""), report_text(*other, "name", ""));
 }
 
 void report_print(struct json_object *top)
@@ -300,6 +320,7 @@ int report_gather(const char *name, struct json_object **top, struct bf_error *e
 	if (report_at(hello, "failed"))
 		json_add(*top, "failed", json_object_get(report_at(hello, "failed")));
 	rc = name ? add_one(*top, name, err) : add_all(*top, hello, err);
+	json_object_array_sort(report_at(*top, "vgpus"), by_name);
 	json_object_put(hello);
 	return rc;
 }

@@ -31,6 +31,8 @@ int64_t report_number(struct json_object *from, const char *path);
 double report_real(struct json_object *from, const char *path);
 const char *report_text(struct json_object *from, const char *path, const char *otherwise);
 /* "40:100". At least 32 bytes of room. */
+/* The name of its owner, or the number of one without a name. */
+const char *report_user(struct json_object *vgpu, char *to, size_t room);
 const char *report_time(struct json_object *vgpu, char *to, size_t room);
 void report_print(struct json_object *top);
 

@@ -7,9 +7,10 @@ int cli_rm(int argc, char **argv)
 		.done = "removed",
 		.op = PROTOCOL_REMOVE,
 		.takes_force = true,
-		.help = "usage: belfry rm [--force] [-v] [--json] NAME\n"
+		.takes_many = true,
+		.help = "usage: belfry rm [--force] [-v] [--json] NAME...\n"
 			"\n"
-			"Remove vGPU NAME. What was set aside for it is free again.\n"
+			"Remove vGPU NAME, or several. What was set aside for it is free again.\n"
 			"\n"
 			"  --force  end the programs that run on it; without this it is refused if there are any\n"
 			"  -v       tell how long it took\n"

@@ -2,12 +2,15 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/own.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/launch.h"
 
@@ -28,6 +31,7 @@ static const char help_text[] =
 struct run {
 	struct protocol_request request;
 	struct cli_gpu which;
+	char *const *argv;
 	bool is_own; /* some option is about a vGPU of its own */
 	char **program;
 };
@@ -68,6 +72,8 @@ static const struct option long_options[] = { CLI_SPEC_OPTIONS,
 
 static int take_option(struct run *run, int option, int index, struct bf_error *err)
 {
+	char bad[96];
+
 	run->is_own |= option != 'a' && option != 'l';
 	switch (option) {
 	case CLI_SPEC_OPTION:
@@ -85,7 +91,7 @@ static int take_option(struct run *run, int option, int index, struct bf_error *
 	case 'l':
 		return parse_log(optarg, err);
 	default:
-		return bf_fail(err, EINVAL, "unknown option, or one without its value");
+		return bf_fail(err, EINVAL, "%s", bf_bad_option(run->argv, bad, sizeof(bad)));
 	}
 }
 
@@ -116,6 +122,7 @@ static int parse(int argc, char **argv, struct run *run)
 	struct bf_error err = { 0 };
 	int index = 0, status;
 
+	run->argv = argv;
 	if (cli_gpu_default(&run->which, &err))
 		return cli_usage("run", err.text) + 1;
 	opterr = 0;
@@ -140,6 +147,49 @@ static int parse(int argc, char **argv, struct run *run)
 	return 0;
 }
 
+static bool is_in(const char *folder, size_t length, const char *program)
+{
+	char path[PATH_MAX];
+	int used = snprintf(path, sizeof(path), "%.*s/%s", (int)length, length ? folder : ".", program);
+
+	return used > 0 && (size_t)used < sizeof(path) && !access(path, F_OK);
+}
+
+/* As execvp() would look for it. */
+static bool is_program(const char *program)
+{
+	const char *path = getenv("PATH");
+
+	if (strchr(program, '/'))
+		return true; /* what is wrong with it is told when it is started */
+	for (path = path ? path : "/bin:/usr/bin"; *path; path += strcspn(path, ":"), path += *path == ':')
+		if (is_in(path, strcspn(path, ":"), program))
+			return true;
+	return false;
+}
+
+/* A vGPU's name where a program was expected: `run NAME PROGRAM` without the --, or options behind NAME. 0, or an exit
+ * status. */
+static int check_program(const struct run *run)
+{
+	const char *name = run->program[0];
+	struct protocol_request request = talk_request(PROTOCOL_REPORT, NULL);
+	struct protocol_reply reply;
+	cleanup_free char *body = NULL;
+	char why[256];
+
+	if (!(run->request.flags & PROTOCOL_EPHEMERAL) || is_program(name) || spec_check_name(name, NULL))
+		return 0;
+	snprintf(request.name, sizeof(request.name), "%s", name);
+	if (talk_once(&request, &reply, &body, NULL))
+		return 0;
+	snprintf(
+		why, sizeof(why),
+		"%s is a vGPU and no program; write belfry run %s -- PROGRAM, where options are for belfry set %s",
+		name, name, name);
+	return cli_usage("run", why);
+}
+
 int cli_run(int argc, char **argv)
 {
 	struct run run = { .request = talk_request(PROTOCOL_RUN, NULL) };
@@ -151,6 +201,9 @@ int cli_run(int argc, char **argv)
 
 	if (status)
 		return status - 1;
+	status = check_program(&run);
+	if (status)
+		return status;
 	cleanup_close int sock = cli_reach(&place, &err);
 	if (sock < 0)
 		return cli_fail(&err);

@@ -15,16 +15,19 @@ static const char help_text[] =
 	"  --domain NAME       with whom it holds the token together\n"
 	"  --timeslice TIME    how long its turn on the GPU is, such as 200us\n"
 	"  --interleave LEVEL  how often its turn comes among others: low, medium or high\n"
-	"  --public[=yes|no]   whether others may run programs on it\n";
+	"  --public[=yes|no]   whether others may run programs on it\n"
+	"  --json              tell how long it took, as JSON\n";
 
 int cli_set(int argc, char **argv)
 {
 	static const struct option long_options[] = { CLI_SPEC_OPTIONS,
+						      { "json", no_argument, NULL, 'j' },
 						      { "help", no_argument, NULL, 'h' },
 						      { NULL, 0, NULL, 0 } };
 	struct protocol_request request = talk_request(PROTOCOL_SET, NULL);
 	struct protocol_reply reply;
 	struct bf_error err = { 0 };
+	bool is_json = false;
 	int index = 0;
 
 	opterr = 0;
@@ -34,11 +37,14 @@ int cli_set(int argc, char **argv)
 			if (cli_spec_option(&long_options[index], &request, &err))
 				return cli_usage("set", err.text);
 			break;
+		case 'j':
+			is_json = true;
+			break;
 		case 'h':
 			fputs(help_text, stdout);
 			return CLI_OK;
 		default:
-			return cli_usage("set", "unknown option, or one without its value");
+			return cli_bad_option("set", argv);
 		}
 	if (optind + 1 != argc)
 		return cli_usage("set", "give the name of one vGPU");
@@ -49,5 +55,7 @@ int cli_set(int argc, char **argv)
 	snprintf(request.name, sizeof(request.name), "%s", argv[optind]);
 	if (talk_once(&request, &reply, NULL, &err))
 		return cli_fail(&err);
+	if (is_json)
+		printf("{\"name\": \"%s\", \"us\": %.1f}\n", request.name, (double)reply.took_ns / 1000);
 	return CLI_OK;
 }

@@ -57,7 +57,7 @@ static int parse(int argc, char **argv, struct request *request)
 			fputs(help_text, stdout);
 			return CLI_OK + 1;
 		default:
-			return cli_usage("soft", "unknown option, or one without its value") + 1;
+			return cli_bad_option("soft", argv) + 1;
 		}
 	request->config = gpu.soft;
 	return 0;

@@ -278,7 +278,7 @@ static int parse(int argc, char **argv, struct top *top)
 			fputs(help_text, stdout);
 			return CLI_OK + 1;
 		default:
-			return cli_usage("top", "unknown option, or one without its value") + 1;
+			return cli_bad_option("top", argv) + 1;
 		}
 		if (rc)
 			return cli_usage("top", err.text) + 1;

@@ -53,7 +53,7 @@ static int parse(int argc, char **argv, struct trace *trace)
 			fputs(help_text, stdout);
 			return CLI_OK + 1;
 		default:
-			return cli_usage("trace", "unknown option, or one without its value") + 1;
+			return cli_bad_option("trace", argv) + 1;
 		}
 	if (rc)
 		return cli_usage("trace", err.text) + 1;

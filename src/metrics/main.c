@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "metrics/metrics.h"
 
 static const char usage_text[] =
@@ -101,6 +102,7 @@ int main(int argc, char **argv)
 	const char *listen_at = "127.0.0.1:9835";
 	struct sockaddr_storage address;
 	bool is_local, is_public = false;
+	char bad[96];
 	struct bf_error err = { 0 };
 
 	opterr = 0;
@@ -120,7 +122,7 @@ int main(int argc, char **argv)
 			puts("belfry-metrics " BELFRY_VERSION);
 			return 0;
 		default:
-			return usage("unknown option, or one without its value");
+			return usage(bf_bad_option(argv, bad, sizeof(bad)));
 		}
 	if (optind != argc)
 		return usage("it takes no arguments");

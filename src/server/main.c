@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/own.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "server/promises.h"
 #include "server/router.h"
@@ -45,6 +46,7 @@ static const char usage_text[] =
 enum { FILES_WANTED = 65536 };
 
 struct belfryd {
+	char *const *argv;
 	const char *socket, *config_path, *metrics, *log, *gpus;
 	char gpu_words[CONFIG_LINE_MAX];
 	struct link_config soft;
@@ -425,6 +427,8 @@ static const struct option long_options[] = { { "socket", required_argument, NUL
 
 static int take_option(struct belfryd *belfryd, int option, struct bf_error *err)
 {
+	char bad[96];
+
 	switch (option) {
 	case OPTION_SOCKET:
 		belfryd->socket = optarg;
@@ -456,13 +460,13 @@ static int take_option(struct belfryd *belfryd, int option, struct bf_error *err
 		belfryd->is_check = true;
 		return 0;
 	default:
-		return bf_fail(err, EINVAL, "unknown option, or one without its value");
+		return bf_fail(err, EINVAL, "%s", bf_bad_option(belfryd->argv, bad, sizeof(bad)));
 	}
 }
 
 int main(int argc, char **argv)
 {
-	struct belfryd belfryd = { .soft = link_default };
+	struct belfryd belfryd = { .argv = argv, .soft = link_default };
 	const char *soft = getenv("BELFRY_SOFT");
 	struct bf_error err = { 0 };
 

@@ -71,7 +71,7 @@ well 'belfryd ' "$BELFRYD" --version
 well 'usage: belfryd' "$BELFRYD" --help
 for command in create run ls top set explain stats trace hold open stop resume rm reload info; do
 	well "usage: belfry $command" "$BELFRY" "$command" --help
-	expect 2 'unknown option' "$BELFRY" "$command" --frobnicate
+	expect 2 "unknown option '--frobnicate'" "$BELFRY" "$command" --frobnicate=7
 done
 
 # What cannot be written is no success.
@@ -84,7 +84,16 @@ for command in --help -h help --version info 'info --json' ls 'ls --json' 'run -
 	# shellcheck disable=SC2016 # likewise
 	expect 1 'belfry: cannot write: Bad file descriptor' sh -c '"$0" $1 >&-' "$BELFRY" "$command"
 done
+# Several at once; what is wrong with one is no reason to leave the others. In the order of their names, with the owner.
+for name in c a b; do "$BELFRY" create $name || fail "create $name"; done
+"$BELFRY" ls >"$work/out" || fail 'ls'
+awk 'NR > 1 { print $1 }' "$work/out" | sort -c || fail "ls is not in the order of names: $(cat "$work/out")"
+awk -v user="$(id -un)" 'NR == 1 && $3 != "OWNER" || NR > 1 && $3 != user { exit 1 }' "$work/out" || fail "ls tells no owner: $(cat "$work/out")"
+well '"name": "a"' "$BELFRY" set a --time 10 --json
+python3 -m json.tool "$work/out" >/dev/null || fail 'set --json is not JSON'
+expect 1 'nobody: no vGPU of this name' "$BELFRY" rm a nobody b c
 "$BELFRY" rm there || fail 'rm'
+[ "$("$BELFRY" ls 2>/dev/null | wc -l)" -le 1 ] || fail 'rm of several left some'
 export BELFRY_RUNTIME_DIR="$own_folder"
 
 # Sizes, times and numbers.
@@ -94,7 +103,8 @@ for size in -1 0 abc 5X 1e400 '' 1.5 -8G 0G 5GB5 nan 0x10 +1 '8 G'; do
 	expect 2 "size '$size'" "$BELFRY" create --mem "$size" somebody
 done
 expect 2 'too large' "$BELFRY" run --mem 99999999T -- true
-expect 2 'without its value' "$BELFRY" run --mem
+expect 2 "option '--mem' is without its value" "$BELFRY" run --mem
+expect 2 "option '--json' takes no value" "$BELFRY" create --json=yes somebody
 for gpu in x -1 254 1.5 '' 99999999999999999999; do
 	expect 2 "--gpu '$gpu'" "$BELFRY" run --gpu "$gpu" -- true
 	expect 2 "--gpu '$gpu'" "$BELFRY" create --gpu "$gpu" somebody
@@ -138,13 +148,17 @@ expect 2 'no program' "$BELFRY" run --mem 1G --
 expect 2 'no program' "$BELFRY" run ''
 
 # vGPUs that are not there.
-for command in hold open stop resume rm; do
+for command in hold open stop resume; do
 	expect 1 'no vGPU of this name' "$BELFRY" "$command" nobody
 	expect 1 'no vGPU of this name' "$BELFRY" "$command" --json nobody
 	expect 2 'name of one vGPU' "$BELFRY" "$command"
 	expect 2 'name of one vGPU' "$BELFRY" "$command" one two
 	expect 1 'not a name' "$BELFRY" "$command" ../../etc/passwd
 done
+expect 1 'no vGPU of this name' "$BELFRY" rm nobody
+expect 1 'no vGPU of this name' "$BELFRY" rm --json nobody
+expect 2 'name of a vGPU, or of several' "$BELFRY" rm
+expect 1 'not a name' "$BELFRY" rm ../../etc/passwd
 expect 1 'no vGPU of this name' "$BELFRY" set --mem 1G nobody
 expect 2 'nothing to change' "$BELFRY" set nobody
 expect 2 '--for is an option of hold' "$BELFRY" stop --for 1s nobody

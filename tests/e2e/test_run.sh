@@ -76,6 +76,13 @@ python3 -c 'import json,sys; v=json.load(open(sys.argv[1]))["vgpus"][0]; assert 
 for order in hold open stop resume; do
 	status 0 "$belfry" $order one
 done
+# A vGPU's name where a program is expected.
+for words in 'one true' 'one --mem 1G -- true' '-- one'; do
+	# shellcheck disable=SC2086 # words
+	status 2 "$belfry" run $words
+	says 'one is a vGPU and no program; write belfry run one -- PROGRAM' "run $words"
+done
+status 127 "$belfry" run nobody true
 status 0 "$belfry" hold one --for 10ms
 status 0 "$belfry" set one --mem 32M --timeslice 1ms --interleave low
 status 1 "$belfry" set one --mem 1T
