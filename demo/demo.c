@@ -1,6 +1,7 @@
 /* The programs of `make demo`, as any CUDA program might be: they know nothing of Belfry.
  *
- *   belfry-demo latency --secs S   answers requests, one every 10 ms; tells how long they took
+ *   belfry-demo latency --secs S   answers requests, one every 10 ms (--period-us N: every N us); tells how
+ *                                  long they took
  *   belfry-demo train --secs S     trains as fast as it can; tells how many steps it did. --side N: matrices of
  *                                  N by N (128, a multiple of 16); --batch N: so many steps before it looks (1)
  *   belfry-demo greedy             takes memory until it gets no more
@@ -63,7 +64,8 @@ static void decode_check(const float *weights, const float *in, const float *out
 
 static int latency(int argc, char **argv)
 {
-	uint64_t secs = option_number(argc, argv, "secs", 5), count = 0, next, end;
+	uint64_t secs = option_number(argc, argv, "secs", 5), count = 0, next, end,
+		 period_ns = option_number(argc, argv, "period-us", PERIOD_US) * 1000;
 	void *kernel = cu_kernel(read_kernels(argc, argv), "decode");
 	float *weights = numbers((size_t)ROWS * COLUMNS, 1), *in = numbers(COLUMNS, 2), out[ROWS];
 	uint64_t w = upload(weights, (size_t)ROWS * COLUMNS), x = upload(in, COLUMNS),
@@ -89,7 +91,7 @@ static int latency(int argc, char **argv)
 		CU_MUST(cu_launch(kernel, ROWS * 32 / 256, 256, NULL, args));
 		CU_MUST(cu.MemcpyDtoH(out, y, sizeof(out)));
 		took_ms[count++] = (double)(now_ns() - begin) / 1e6;
-		next = next + PERIOD_US * 1000ull > begin ? next + PERIOD_US * 1000ull : begin;
+		next = next + period_ns > begin ? next + period_ns : begin;
 		decode_check(weights, in, out);
 	}
 	printf("latency requests %llu p50_ms %.2f p99_ms %.2f\n", (unsigned long long)count,

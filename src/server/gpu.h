@@ -313,6 +313,8 @@ void turner_note(struct vgpu *vgpu);
 /* gpu_meter.c: with the lock; lets go of it for the asking */
 void meter_look(struct gpu *gpu, uint64_t now_ns);
 uint64_t meter_next_ns(const struct gpu *gpu);
+/* Turns of one vGPU, from a device that tells them of each: when its submissions were done. */
+void meter_take_turns(struct vgpu *vgpu, const struct device_turn *turns, unsigned count);
 /* Whose turns it has been, up to now. */
 void meter_read_turns(struct gpu *gpu);
 

@@ -77,6 +77,14 @@ static void split_burst(struct vgpu *vgpu, const struct device_turn *turn)
 	vgpu->burst_ns = next_ns;
 }
 
+void meter_take_turns(struct vgpu *vgpu, const struct device_turn *turns, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		split_burst(vgpu, &turns[i]);
+		vgpu->last_end_ns = turns[i].end_ns;
+	}
+}
+
 static void count_turn(struct gpu *gpu, const struct device_turn *turn)
 {
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next) {

@@ -16,7 +16,7 @@ static const uint64_t probe_soon_ns = 100000, probe_later_ns = 2000000;
 /* Somebody who rang this lately has work. */
 static const uint64_t rang_lately_ns = 100000;
 
-enum { WAIT_S = 1 };
+enum { WAIT_S = 1, TURNS_AT_ONCE = 256 };
 
 void turner_wake(struct gpu *gpu)
 {
@@ -156,7 +156,9 @@ static void probe(struct vgpu *vgpu, uint64_t now_ns)
 {
 	struct gpu *gpu = vgpu->gpu;
 	struct gate_vgpu_counts counts = gate_vgpu_counts(warden_gate(vgpu->warden));
+	struct device_turn turns[TURNS_AT_ONCE];
 	enum warden_progress progress;
+	unsigned count = 0;
 
 	if (!vgpu->is_told_running || vgpu->is_stopped || now_ns < vgpu->probe_ns)
 		return;
@@ -167,7 +169,10 @@ static void probe(struct vgpu *vgpu, uint64_t now_ns)
 	vgpu_pin(vgpu);
 	gpu_unlock(gpu);
 	progress = warden_progress(vgpu->warden);
+	if (vgpu->spec.class == SPEC_LATENCY)
+		count = warden_turns(vgpu->warden, turns, TURNS_AT_ONCE);
 	gpu_lock(gpu);
+	meter_take_turns(vgpu, turns, count);
 	vgpu->probes++;
 	now_ns = bf_now_ns();
 	vgpu->probe_ns = now_ns + probe_interval(vgpu);

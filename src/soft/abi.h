@@ -89,6 +89,15 @@ struct soft_sms_params {
 struct soft_domain_params {
 	uint32_t domain;
 };
+/* On a group: its last turns, by the host's clock (CLOCK_MONOTONIC): a turn ends at the latest when the group has nothing to do. */
+#define SOFT_CTRL_GROUP_GET_TURNS 0xa06cbe03u
+#define SOFT_TURNS_KEPT 64
+struct soft_turns_params {
+	uint64_t count; /* ever; turn n is turns[n % SOFT_TURNS_KEPT] */
+	struct {
+		uint64_t start_ns, end_ns;
+	} turns[SOFT_TURNS_KEPT];
+};
 /* On a group: how much of the GPU it has had. */
 #define SOFT_CTRL_GROUP_GET_TIME 0xa06cbe02u
 struct soft_time_params {

@@ -34,6 +34,13 @@ struct device_use {
 };
 
 /* How busy its SMs and its memory bus were, all programs together. */
+struct device_turn {
+	pid_t pid;
+	uint32_t context;	   /* the driver's number for the channel with which it began */
+	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC. Its save is in it, the next one's restore in none. */
+	bool is_open;		   /* on the engine now; end_ns is the time of the question */
+};
+
 struct device_load {
 	uint32_t sm_ppm, mem_ppm;
 	uint64_t over_ns; /* by the device's own clock, where that may stand still; 0: the host's goes */
@@ -84,6 +91,10 @@ struct device_ops {
 	/* How long a channel group has had the GPU, through its client's control file. NULL: the device cannot tell. */
 	int (*time_of)(struct device *device, int control_fd, uint32_t client, uint32_t group,
 		       uint64_t *gpu_ns);
+	/* The last turns of a channel group, likewise: those from number *seen on, in order; *seen becomes the number of the
+	 * next. How many, or -errno. */
+	int (*turns_of)(struct device *device, int control_fd, uint32_t client, uint32_t group,
+			uint64_t *seen, struct device_turn *to, unsigned room);
 	/* How busy it was since this was last asked; one caller. -EAGAIN: it is not known yet. NULL: the device cannot tell. */
 	int (*load)(struct device *device, struct device_load *load);
 	/* Take what has made fault_fd ready. */

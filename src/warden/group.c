@@ -189,3 +189,45 @@ int warden_gpu_time(struct warden *warden, uint64_t *gpu_ns)
 	pthread_mutex_unlock(&warden->lock);
 	return 0;
 }
+
+struct turns_visit {
+	struct warden *warden;
+	struct client *client;
+	struct device_turn *to;
+	unsigned count, room;
+};
+
+static void ask_turns(void *context, struct ledger_object *object)
+{
+	struct turns_visit *visit = context;
+	struct device *device = visit->warden->device;
+	struct group *group = group_get(object);
+	int count;
+
+	if (!group || visit->client->file->fd < 0)
+		return;
+	count = device->ops->turns_of(device, visit->client->file->fd, visit->client->handle, object->handle,
+				      &group->turns_seen, visit->to + visit->count,
+				      visit->room - visit->count);
+	visit->count += count > 0 ? (unsigned)count : 0;
+}
+
+static int by_end(const void *a, const void *b)
+{
+	const struct device_turn *one = a, *other = b;
+
+	return one->end_ns < other->end_ns ? -1 : one->end_ns > other->end_ns;
+}
+
+unsigned warden_turns(struct warden *warden, struct device_turn *to, unsigned room)
+{
+	struct turns_visit visit = { .warden = warden, .to = to, .room = room };
+
+	if (!warden->device->ops->turns_of || pthread_mutex_trylock(&warden->lock))
+		return 0;
+	for (visit.client = warden->clients; visit.client; visit.client = visit.client->next)
+		ledger_each(warden->ledger, visit.client->handle, RM_KIND_GROUP, ask_turns, &visit);
+	pthread_mutex_unlock(&warden->lock);
+	qsort(to, visit.count, sizeof(*to), by_end);
+	return visit.count;
+}

@@ -130,6 +130,7 @@ struct view {
 struct group {
 	bool is_fault_told;
 	uint64_t had_ns;
+	uint64_t turns_seen;   /* see warden_turns */
 	uint64_t timeslice_us; /* its own, from its beginning on; 0: none */
 	int interleave;	       /* likewise; -1: none */
 };

@@ -12,13 +12,6 @@
 #include "base/error.h"
 #include "warden/device.h"
 
-struct device_turn {
-	pid_t pid;
-	uint32_t context;	   /* the driver's number for the channel with which it began */
-	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC. Its save is in it, the next one's restore in none. */
-	bool is_open;		   /* on the engine now; end_ns is the time of the question */
-};
-
 struct turns;
 
 /* Of the whole GPU, whoever's the programs are. NULL: the driver keeps no such record for us, and err says why

@@ -129,6 +129,9 @@ void warden_room_made(struct warden *warden); /* see warden_hooks */
  * What a group has had since the last time it was asked for is lost if its process ends without freeing it. -ENOTSUP
  * where the device cannot tell. */
 int warden_gpu_time(struct warden *warden, uint64_t *gpu_ns);
+/* The turns that its channel groups have had since this was last asked, as far as the device remembers them, in order of
+ * their ends. How many; 0 where the device does not tell, or while a driver call of the vGPU's is under way. */
+unsigned warden_turns(struct warden *warden, struct device_turn *to, unsigned room);
 /* Whether the GPU has done everything that was passed on for this vGPU, as of now; it stays true while the gate is
  * closed. Cheap where nothing was passed on since it was last found done; idle.c says what it costs otherwise. Does
  * not wait for a driver call of the vGPU's that is under way: then it cannot tell. */

@@ -207,6 +207,15 @@ void hw_group_preempt(struct hw_group *group)
 	hw_unlock(gpu->cores);
 }
 
+void hw_group_get_turns(struct hw_group *group, struct soft_turns_params *turns)
+{
+	struct hw_gpu *gpu = group->gpu;
+
+	hw_lock(gpu->cores);
+	*turns = group->turns;
+	hw_unlock(gpu->cores);
+}
+
 void hw_group_get_time(struct hw_group *group, struct soft_time_params *time)
 {
 	struct hw_gpu *gpu = group->gpu;

@@ -87,6 +87,7 @@ void hw_group_set_domain(struct hw_group *group, uint32_t domain);
 /* Off the GPU now, at the end of the round's queue. When it returns nothing of the group runs. */
 void hw_group_preempt(struct hw_group *group);
 bool hw_group_has_turn(struct hw_group *group); /* now: it, or its domain */
+void hw_group_get_turns(struct hw_group *group, struct soft_turns_params *turns);
 void hw_group_get_time(struct hw_group *group, struct soft_time_params *time);
 
 struct hw_channel_options {

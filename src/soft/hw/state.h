@@ -174,6 +174,8 @@ struct hw_group {
 	bool has_run; /* in this turn */
 	uint64_t host_bytes;
 	struct soft_time_params time;
+	struct soft_turns_params turns;
+	uint64_t turn_host_ns; /* when its turn began, by the host's clock */
 };
 
 /* What a unit has on one SM. While it is not its turn it stays there, and takes nothing from others. */
