@@ -115,7 +115,7 @@ static void a_stream_waits_for_an_event_of_another_gpu(void)
 	begin();
 	CU(cuDeviceGetCount(&count));
 	if (count < 2) {
-		fprintf(stderr, "  skipped: this program sees one GPU\n");
+		check_skip("this program sees one GPU");
 		return;
 	}
 	CU(cuStreamCreate(&one, CU_STREAM_NON_BLOCKING));

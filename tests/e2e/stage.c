@@ -690,3 +690,29 @@ void actor_ring(struct actor *actor)
 {
 	actor_release(actor, 0, ++actor->rings);
 }
+
+/* Shared with the programs, which are forked. */
+static _Atomic unsigned *skipped;
+
+__attribute__((constructor)) static void stage_share(void)
+{
+	void *page = mmap(NULL, sizeof(*skipped), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		abort();
+	skipped = page;
+}
+
+void stage_skip(const char *why)
+{
+	printf("  skipped: %s\n", why);
+	fflush(stdout);
+	++*skipped;
+}
+
+int stage_status(void)
+{
+	enum { MESON_SKIP = 77 };
+
+	return *skipped ? MESON_SKIP : 0;
+}

@@ -523,7 +523,7 @@ static void program_whose_memory_does_not_answer_is_ended_and_holds_up_no_stop(v
 		stage_serve(&s, 1);
 	stage_until_second(&s, 'c');
 	if (said == 'n')
-		printf("  skipped: needs userfaultfd for the kernel's own accesses\n");
+		stage_skip("needs userfaultfd for the kernel's own accesses");
 	stage_go_on(&s);
 	CHECK(!pthread_create(&looking, NULL, look_and_stop_main, &caller));
 	CHECK(!pthread_create(&serving, NULL, serve_first_main, &s));
@@ -554,7 +554,7 @@ static void run_whose_memory_does_not_answer_can_be_ended(void)
 	while (read_nothing(s.hear, &said))
 		stage_serve(&s, 1);
 	if (said == 'n')
-		printf("  skipped: needs userfaultfd for the kernel's own accesses\n");
+		stage_skip("needs userfaultfd for the kernel's own accesses");
 	stage_go_on(&s);
 	CHECK(!pthread_create(&ending, NULL, end_first_main, &caller));
 	before_ns = bf_now_ns();
@@ -704,7 +704,7 @@ static void thread_with_its_own_files_is_reached(void)
 	struct stage s;
 
 	if (pidfd < 0) {
-		printf("  skipped: this kernel has no descriptors for threads\n");
+		stage_skip("this kernel has no descriptors for threads");
 		return;
 	}
 	close(pidfd);
@@ -908,7 +908,7 @@ static void channel_of_an_ordinary_user_has_no_privilege(void)
 	struct stage s;
 
 	if (geteuid()) {
-		printf("  skipped: needs to be root, and to become another user\n");
+		stage_skip("needs to be root, and to become another user");
 		return;
 	}
 	stage_start_as(&s, &setup, program_makes_channels_as_another_user, 0);
@@ -945,5 +945,5 @@ int main(int argc, char **argv)
 	STAGE_TEST(gpu_time_is_kept_when_groups_go);
 	STAGE_TEST(device_that_cannot_tell_time_says_so);
 	STAGE_TEST(channel_of_an_ordinary_user_has_no_privilege);
-	return 0;
+	return stage_status();
 }
