@@ -16,6 +16,7 @@ help:
 	@echo 'make test-gpu      the tests that need an NVIDIA GPU'
 	@echo 'make bench         what docs/measurements.md reports; needs an NVIDIA GPU'
 	@echo 'make install       to DESTDIR and PREFIX (/usr/local)'
+	@echo 'make uninstall     remove what make install has installed there'
 	@echo 'make portable      dist/belfry-portable: runs with nothing installed but glibc'
 	@echo 'make format        rewrite the sources in the house style; check-format only looks'
 	@echo 'make lint          clang-tidy, cppcheck, shellcheck, mandoc, the rooms'
@@ -43,6 +44,11 @@ bench: all
 install: all
 	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
+# Folders that are empty then, of Belfry's own, go as well.
+uninstall:
+	@ninja -C $(BUILD) --quiet uninstall
+	@rmdir -p --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/lib/belfry/soft $(DESTDIR)$(PREFIX)/libexec/belfry 2>/dev/null || true
+
 portable:
 	@tools/deps.sh build
 	@tools/portable.sh build-portable dist/belfry-portable
@@ -66,4 +72,4 @@ fuzz:
 clean:
 	rm -rf build build-portable build-asan build-tsan build-fuzz dist
 
-.PHONY: all help test-deps demo test test-gpu bench install portable format check-format lint sanitize fuzz clean
+.PHONY: all help test-deps demo test test-gpu bench install uninstall portable format check-format lint sanitize fuzz clean

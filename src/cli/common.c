@@ -52,8 +52,8 @@ int cli_parse_json(int argc, char **argv, const char *help, int names_max, bool 
 }
 
 const char cli_spec_help[] =
-	"  --mem SIZE          the most device memory, such as 8G, which is set aside for it (the whole\n"
-	"                      card, and none of it set aside)\n"
+	"  --mem SIZE          the most device memory, such as 8G, which is set aside for it (what is\n"
+	"                      not set aside for others, and none of it set aside)\n"
 	"  --time REQ:LIMIT    of the GPU's time, in percent: guaranteed, and at most (0:100)\n"
 	"  --class CLASS       latency or throughput (throughput)\n"
 	"  --objective PN=TIME for class latency: what is submitted is done within, such as p99=2ms\n"

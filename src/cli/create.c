@@ -1,9 +1,11 @@
 #include <errno.h>
 #include <getopt.h>
+#include <pwd.h>
 #include <stdio.h>
 
 #include "base/own.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "cli/cli.h"
 
 static const char help_text[] =
@@ -12,12 +14,14 @@ static const char help_text[] =
 	"Make virtual GPU NAME, for belfry run NAME -- PROGRAM. It stays until belfry rm NAME.\n"
 	"\n"
 	"%s"
+	"  --owner USER        whose it is to be, by name or number; for root\n"
 	"  --json              tell where it is, as JSON\n";
 
 static const struct option long_options[] = { CLI_SPEC_OPTIONS,
 					      { "gpu", required_argument, NULL, 'g' },
 					      { "soft", required_argument, NULL, 's' },
 					      { "any-driver", no_argument, NULL, 'a' },
+					      { "owner", required_argument, NULL, 'o' },
 					      { "json", no_argument, NULL, 'j' },
 					      { "help", no_argument, NULL, 'h' },
 					      { NULL, 0, NULL, 0 } };
@@ -28,6 +32,22 @@ struct create {
 	char *const *argv;
 	bool is_json;
 };
+
+static int parse_owner(const char *text, uint32_t *owner, struct bf_error *err)
+{
+	const struct passwd *user = getpwnam(text);
+	long number;
+
+	if (user) {
+		*owner = user->pw_uid;
+		return 0;
+	}
+	if (bf_parse_number("--owner", text, 0, (long)UINT32_MAX - 1, &number, NULL))
+		return bf_fail(err, ENOENT,
+			       "--owner '%.40s': there is no such user; write a name or a number", text);
+	*owner = (uint32_t)number;
+	return 0;
+}
 
 static int take_option(struct create *create, int option, int index, struct bf_error *err)
 {
@@ -43,6 +63,9 @@ static int take_option(struct create *create, int option, int index, struct bf_e
 	case 'a':
 		create->request.flags |= PROTOCOL_ANY_DRIVER;
 		return 0;
+	case 'o':
+		create->request.flags |= PROTOCOL_OWNER;
+		return parse_owner(optarg, &create->request.owner, err);
 	case 'j':
 		create->is_json = true;
 		return 0;

@@ -20,13 +20,14 @@
 
 enum { SOFT_INDEX_MAX = 7 };
 
-enum section { SECTION_NONE, SECTION_SERVER, SECTION_SHARING, SECTION_VGPU };
+enum section { SECTION_NONE, SECTION_SERVER, SECTION_SHARING, SECTION_VGPU, SECTION_USER };
 
 /* Where the reader is. */
 struct reader {
 	struct config *config;
 	enum section section;
 	struct config_vgpu *vgpu; /* of SECTION_VGPU */
+	size_t quota;		  /* of SECTION_USER: config::quotas */
 	bool is_state;
 	unsigned line;
 };
@@ -58,6 +59,7 @@ void config_free(struct config *config)
 {
 	for (unsigned i = 0; i < config->file_count; i++)
 		free(config->files[i]);
+	free(config->quotas);
 	free(config->vgpus);
 	config_init(config);
 }
@@ -502,6 +504,59 @@ static int open_vgpu(struct reader *reader, const char *name, struct bf_error *e
 	return 0;
 }
 
+static int open_user(struct reader *reader, const char *name, struct bf_error *err)
+{
+	struct config *config = reader->config;
+	bool is_of_all = !strcmp(name, "*");
+	struct config_quota *more;
+	uint32_t uid = 0;
+	int rc = is_of_all ? 0 : parse_id("user", name, false, &uid, err);
+
+	if (rc)
+		return rc;
+	for (reader->quota = 0; reader->quota < config->quota_count; reader->quota++)
+		if (config->quotas[reader->quota].is_of_all == is_of_all &&
+		    config->quotas[reader->quota].uid == uid)
+			return 0;
+	if (config->quota_count == CONFIG_VGPUS_MAX)
+		return bf_fail(err, E2BIG, "user '%s': one too many; there may be %d", name,
+			       CONFIG_VGPUS_MAX);
+	more = reallocarray(config->quotas, config->quota_count + 1, sizeof(*more));
+	if (!more)
+		return bf_fail(err, ENOMEM, "user '%s': no memory", name);
+	config->quotas = more;
+	more[config->quota_count++] = (struct config_quota){ .uid = uid, .is_of_all = is_of_all };
+	return 0;
+}
+
+static int take_user(struct reader *reader, const char *key, const char *value, struct bf_error *err)
+{
+	struct config_quota *quota = &reader->config->quotas[reader->quota];
+	struct spec spec = spec_default;
+	uint32_t parts = 0;
+	long count;
+	int rc;
+
+	if (!strcmp(key, "vgpus")) {
+		rc = bf_parse_number(key, value, 0, CONFIG_VGPUS_MAX, &count, err);
+		quota->vgpus = rc ? 0 : (uint32_t)count;
+		quota->has_vgpus = true;
+		return rc;
+	}
+	if (strcmp(key, "mem") && strcmp(key, "time"))
+		return bf_fail(err, EINVAL, "%s: no key of [user NAME]; there are mem, time, vgpus", key);
+	rc = spec_parse(&spec, &parts, key, value, err);
+	if (rc)
+		return rc;
+	if (!strcmp(key, "mem")) {
+		quota->mem_bytes = spec.mem_bytes;
+	} else {
+		quota->request_ppm = spec.request_ppm;
+		quota->has_time = true;
+	}
+	return 0;
+}
+
 static int open_section(struct reader *reader, char *line, struct bf_error *err)
 {
 	size_t length = strlen(line);
@@ -517,10 +572,15 @@ static int open_section(struct reader *reader, char *line, struct bf_error *err)
 		reader->section = SECTION_SHARING;
 	else if (!strncmp(name, "vgpu", 4) && isspace((unsigned char)name[4]))
 		reader->section = SECTION_VGPU;
+	else if (!reader->is_state && !strncmp(name, "user", 4) && isspace((unsigned char)name[4]))
+		reader->section = SECTION_USER;
 	else
-		return bf_fail(err, EINVAL,
-			       "section '%s': not known; there are [server], [sharing] and [vgpu NAME]",
-			       name);
+		return bf_fail(
+			err, EINVAL,
+			"section '%s': not known; there are [server], [sharing], [vgpu NAME] and [user NAME]",
+			name);
+	if (reader->section == SECTION_USER)
+		return open_user(reader, name + 4 + strspn(name + 4, " \t"), err);
 	return reader->section == SECTION_VGPU ? open_vgpu(reader, name + 4 + strspn(name + 4, " \t"), err)
 					       : 0;
 }
@@ -561,11 +621,15 @@ static int take_line(struct reader *reader, char *line, struct bf_error *err)
 		return take_server(reader, key, value, err);
 	case SECTION_SHARING:
 		return take_sharing(reader, key, value, err);
+	case SECTION_USER:
+		return take_user(reader, key, value, err);
 	case SECTION_VGPU:
 		return take_vgpu(reader, key, value, err);
 	default:
-		return bf_fail(err, EINVAL,
-			       "%s: in no section; write [server], [sharing] or [vgpu NAME] first", key);
+		return bf_fail(
+			err, EINVAL,
+			"%s: in no section; write [server], [sharing], [vgpu NAME] or [user NAME] first",
+			key);
 	}
 }
 

@@ -37,6 +37,15 @@ struct config_vgpu {
 	unsigned file, line; /* where it was last spoken of: config.files */
 };
 
+/* What one user may have, over all GPUs: a section [user NAME], or [user *] for all who have none. */
+struct config_quota {
+	uid_t uid;
+	bool is_of_all;
+	uint64_t mem_bytes; /* 0: no quota */
+	bool has_time, has_vgpus;
+	uint32_t request_ppm, vgpus;
+};
+
 struct config {
 	bool is_all; /* every GPU of the machine; or those of `gpus` */
 	struct protocol_gpu gpus[CONFIG_GPUS_MAX];
@@ -52,6 +61,8 @@ struct config {
 	unsigned policy_file, policy_line, policy_set_file, policy_set_line;
 	struct config_vgpu *vgpus;
 	size_t vgpu_count;
+	struct config_quota *quotas;
+	size_t quota_count;
 	char *files[CONFIG_FILES_MAX];
 	unsigned file_count;
 };

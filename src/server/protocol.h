@@ -41,8 +41,9 @@ enum protocol_flag {
 	PROTOCOL_FORCE = 1,
 	PROTOCOL_EPHEMERAL = 2, /* the vGPU is made for this run, and ends with it */
 	PROTOCOL_ANY_DRIVER = 4,
-	PROTOCOL_ALL = 8,   /* PROTOCOL_POLICY_FOLLOW: also what the built-in policy decides */
-	PROTOCOL_WORK = 16, /* PROTOCOL_POLICY_FOLLOW: also the work that is decided about */
+	PROTOCOL_ALL = 8,    /* PROTOCOL_POLICY_FOLLOW: also what the built-in policy decides */
+	PROTOCOL_OWNER = 32, /* PROTOCOL_CREATE, by root: for the user `owner` */
+	PROTOCOL_WORK = 16,  /* PROTOCOL_POLICY_FOLLOW: also the work that is decided about */
 };
 
 enum protocol_gpu_kind { PROTOCOL_GPU_ANY = 0, PROTOCOL_GPU_NV, PROTOCOL_GPU_SOFT };
@@ -62,8 +63,8 @@ static inline const char *protocol_gpu_name(const struct protocol_gpu *gpu, char
 
 struct protocol_request {
 	uint32_t magic, version, op, flags;
-	uint32_t parts; /* enum spec_part: what of the spec was said */
-	uint32_t reserved;
+	uint32_t parts;	 /* enum spec_part: what of the spec was said */
+	uint32_t owner;	 /* PROTOCOL_CREATE with PROTOCOL_OWNER: whose it is to be */
 	uint64_t for_us; /* PROTOCOL_HOLD: open again after this long; 0: not by itself */
 	char name[SPEC_NAME_MAX + 1];
 	struct protocol_gpu gpu;

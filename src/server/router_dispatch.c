@@ -232,6 +232,21 @@ static struct router_server *server_of(struct router *router, struct router_ask 
 	return server;
 }
 
+/* --owner: the request is taken for one of that user's. */
+static int take_owner(struct router_ask *ask, struct bf_error *err)
+{
+	struct protocol_request *request = &ask->message.request;
+
+	if (!(request->flags & PROTOCOL_OWNER))
+		return 0;
+	if (ask->message.uid)
+		return bf_fail(err, EPERM, "%.63s: only root may make a vGPU for another user",
+			       request->name);
+	request->flags &= ~(uint32_t)PROTOCOL_OWNER;
+	ask->message.uid = request->owner;
+	return 0;
+}
+
 static int reserve(struct router *router, struct router_ask *ask, struct bf_error *err)
 {
 	struct protocol_request *request = &ask->message.request;
@@ -247,6 +262,9 @@ static int reserve(struct router *router, struct router_ask *ask, struct bf_erro
 	if (router_vgpu_find(router, request->name))
 		return bf_fail(err, EEXIST, "name '%s': a vGPU of this name is there already; choose another",
 			       request->name);
+	rc = ask->fd >= 0 ? router_quota_check(router, ask->message.uid, &spec, NULL, err) : 0;
+	if (rc)
+		return rc;
 	vgpu = router_vgpu_add(router, request->name, err);
 	if (!vgpu)
 		return -err->code;
@@ -276,6 +294,10 @@ static void create(struct router *router, struct router_ask *ask)
 	struct bf_error err = { 0 };
 	struct router_server *server;
 
+	if (ask->fd >= 0 && take_owner(ask, &err)) {
+		router_refuse(router, ask, &err);
+		return;
+	}
 	if (!ask->holds_name && reserve(router, ask, &err)) {
 		server = err.code == EEXIST ? who_knows(router, ask) : NULL;
 		if (server)
@@ -329,6 +351,10 @@ static void by_name(struct router *router, struct router_ask *ask)
 	} else if (gpu->kind != PROTOCOL_GPU_ANY && !router_server_is_of(vgpu->server, gpu)) {
 		bf_fail(&err, EINVAL, "%s: it is on %s, and another GPU was named; leave that out",
 			vgpu->name, vgpu->server->label);
+		router_refuse(router, ask, &err);
+	} else if (ask->fd >= 0 && ask->message.request.op == PROTOCOL_SET &&
+		   (ask->message.uid == vgpu->uid || !ask->message.uid) &&
+		   router_quota_set(router, vgpu, &ask->message.request, &err)) {
 		router_refuse(router, ask, &err);
 	} else if (vgpu->server->phase == ROUTER_OFF && !router_server_begin(router, vgpu->server)) {
 		fail(router, ask, ENODEV, vgpu->server->failure);

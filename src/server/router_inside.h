@@ -88,8 +88,10 @@ struct router_vgpu {
 	struct spec spec;
 	uid_t uid;
 	bool is_ephemeral, is_from_config;
-	bool is_kept;	   /* remembered, and made again when its server has died */
-	bool is_owed;	   /* its server has refused what the configuration says of it */
+	bool is_kept;		/* remembered, and made again when its server has died */
+	bool is_owed;		/* its server has refused what the configuration says of it */
+	struct spec asked_spec; /* until then: what its owner has asked its server for */
+	uint64_t asked_until_ns;
 	bool is_asked;	   /* its server was asked for the name again, and may give it: see who_knows() */
 	uint64_t until_ns; /* ROUTER_RESERVED, once handed over */
 };
@@ -226,6 +228,12 @@ void router_state_changed(struct router *router);
 int router_state_save(struct router *router, struct bf_error *err);
 /* Save if anybody waits for it, and tell them. */
 void router_state_settle(struct router *router);
+
+/* router_quota.c: whether the user may have a vGPU like this, one more or instead of another; and a change to one. */
+int router_quota_check(const struct router *router, uid_t uid, const struct spec *spec,
+		       const struct router_vgpu *instead_of, struct bf_error *err);
+int router_quota_set(struct router *router, struct router_vgpu *vgpu, const struct protocol_request *request,
+		     struct bf_error *err);
 
 /* router_metrics.c */
 void router_metrics_tick(struct router *router, uint64_t now_ns);

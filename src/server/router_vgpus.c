@@ -76,6 +76,7 @@ void router_vgpu_told(struct router *router, struct router_server *server, const
 	vgpu->server = server;
 	vgpu->gpu = server->gpu;
 	vgpu->spec = message->request.spec;
+	vgpu->asked_until_ns = 0;
 	vgpu->uid = message->uid;
 	vgpu->is_ephemeral = message->flags & PROTOCOL_EPHEMERAL;
 	vgpu->is_kept = !vgpu->is_ephemeral;

@@ -78,7 +78,41 @@ another_user_traces_and_records_what_is_his() {
 	status 0 "$belfry" rm roots
 }
 
+root_makes_vgpus_for_others() {
+	status 0 "$belfry" create given --mem 16M --owner 65534
+	[ "$(figure given owner)" = 65534 ] || fail "--owner: $(figure given owner)"
+	other $group 0 "$work/bin/belfry" run given -- true
+	other $group 1 "$work/bin/belfry" create taken --owner 0
+	says 'only root may make a vGPU for another user' "another user's --owner"
+	status 2 "$belfry" create given2 --owner nobody-of-this-name
+	other $group 0 "$work/bin/belfry" rm given
+}
+
+a_users_quota_holds() {
+	printf '[server]\naccess = group %s\n[user *]\nmem = 100M\ntime = 50\nvgpus = 3\n' $group >"$work/conf"
+	status 0 "$belfry" reload
+	other $group 0 "$work/bin/belfry" create a --mem 30M --time 30 # beside his, of 64 MiB
+	other $group 1 "$work/bin/belfry" create b --mem 10M
+	says 'memory 10 MiB: over the quota of 100 MiB, of which other vGPUs of the user have 94 MiB' "memory"
+	other $group 1 "$work/bin/belfry" create b
+	says 'a vGPU without --mem' "no memory named"
+	other $group 1 "$work/bin/belfry" create b --mem 1M --time 21
+	says '21 % of the time: over the quota of 50 %' "time"
+	other $group 1 "$work/bin/belfry" set a --mem 40M
+	says 'over the quota' "a change over the quota"
+	other $group 0 "$work/bin/belfry" set a --mem 20M
+	other $group 0 "$work/bin/belfry" create b --mem 10M --time 20
+	other $group 1 "$work/bin/belfry" run --mem 1M -- true
+	says 'the user has 3 vGPUs and may have 3' "number"
+	status 1 "$belfry" create c --mem 1M --owner 65534
+	status 0 "$belfry" create roots --mem 200M # root has no quota
+	status 0 "$belfry" rm roots
+	other $group 0 "$work/bin/belfry" rm a b
+}
+
 a_member_of_the_group_computes_on_a_vgpu
+root_makes_vgpus_for_others
+a_users_quota_holds
 another_user_traces_and_records_what_is_his
 another_user_has_no_gpu_without_a_vgpu
 a_reload_lets_everyone_in_or_nobody
