@@ -245,6 +245,20 @@ static int parse_id(const char *key, const char *text, bool is_group, uint32_t *
 	return 0;
 }
 
+static int parse_accounting(struct config *config, const char *text, struct bf_error *err)
+{
+	bool is_off = !strcmp(text, "off");
+
+	if (!is_off && *text != '/')
+		return bf_fail(err, EINVAL, "accounting '%.80s': write off, or the whole path of a file",
+			       text);
+	if (strlen(text) >= sizeof(config->accounting))
+		return bf_fail(err, ENAMETOOLONG, "accounting: too long a path; the most is %zu bytes",
+			       sizeof(config->accounting) - 1);
+	snprintf(config->accounting, sizeof(config->accounting), "%s", is_off ? "" : text);
+	return 0;
+}
+
 static int parse_access(struct config *config, const char *text, struct bf_error *err)
 {
 	static const char *const words[] = { "owner", "everyone", NULL };
@@ -288,11 +302,14 @@ static int take_server(struct reader *reader, const char *key, const char *value
 		return config_parse_metrics(config, value, err);
 	if (!strcmp(key, "log"))
 		return parse_log(config, value, err);
+	if (!strcmp(key, "accounting"))
+		return parse_accounting(config, value, err);
 	if (!strcmp(key, "linger"))
 		return parse_time(value, &config->linger_us, err);
 	return bf_fail(
 		err, EINVAL,
-		"%s: no key of [server]; there are gpus, access, on_daemon_death, metrics, log, linger", key);
+		"%s: no key of [server]; there are gpus, access, on_daemon_death, metrics, accounting, log, linger",
+		key);
 }
 
 static int take_text(const char *key, const char *value, char *to, size_t room, struct bf_error *err)

@@ -54,6 +54,7 @@ struct config {
 	gid_t group;
 	char metrics[64]; /* ADDR:PORT; empty: off */
 	bool metrics_is_public;
+	char accounting[256]; /* a file; empty: none */
 	enum bf_log_level log;
 	uint64_t linger_us;
 	struct settings sharing;

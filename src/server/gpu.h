@@ -79,6 +79,7 @@ struct vgpu {
 	struct sched_vgpu *sched;
 	struct run *runs;
 	unsigned run_count, pins;
+	uint64_t made_s, runs_ever; /* CLOCK_REALTIME */
 	enum vgpu_order order;
 	uint64_t open_ns; /* when a hold ends by itself; 0: not */
 
@@ -248,7 +249,7 @@ void gpu_wake(struct gpu *gpu); /* the main thread, from any other: a worker has
 /* gpu_hall.c: belfryd */
 void gpu_hall_hear(struct gpu *gpu);
 void gpu_hall_tell_vgpu(struct gpu *gpu, const struct vgpu *vgpu);
-void gpu_hall_tell_gone(struct gpu *gpu, const char *name);
+void gpu_hall_tell_gone(struct gpu *gpu, const struct vgpu *vgpu, const struct hall_account *account);
 void gpu_hall_tell_refused(struct gpu *gpu, const char *name, const char *why, bool is_clients);
 void gpu_hall_tell_use(struct gpu *gpu);
 void gpu_hall_tell_done(struct gpu *gpu, const char *name);

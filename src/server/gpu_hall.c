@@ -79,9 +79,15 @@ static void tell_text(struct gpu *gpu, enum hall_kind kind, const char *name, co
 	send_hall(gpu, &message);
 }
 
-void gpu_hall_tell_gone(struct gpu *gpu, const char *name)
+void gpu_hall_tell_gone(struct gpu *gpu, const struct vgpu *vgpu, const struct hall_account *account)
 {
-	tell_text(gpu, HALL_GONE, name, "", 0);
+	struct hall_message message = message_of(HALL_GONE);
+
+	message.uid = vgpu->owner;
+	message.gpu = use_of(gpu);
+	message.account = *account;
+	memcpy(message.request.name, vgpu->name, sizeof(vgpu->name));
+	send_hall(gpu, &message);
 	gpu_hall_tell_use(gpu);
 }
 

@@ -253,6 +253,7 @@ int run_start(struct talker *talker, const struct protocol_started *started, int
 	run->next = vgpu->runs;
 	vgpu->runs = run;
 	vgpu->run_count++;
+	vgpu->runs_ever++;
 	gpu->run_count++;
 	talker->run = run;
 	run = NULL;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "base/units.h"
@@ -118,6 +119,7 @@ struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *s
 				.is_ephemeral = is_ephemeral,
 				.worker_wake = -1,
 				.is_quiet = true,
+				.made_s = (uint64_t)time(NULL),
 				.track = ++gpu->next_track };
 	snprintf(values.name, sizeof(values.name), "%s", name);
 	vgpu = add(gpu, &values, &share);
@@ -199,10 +201,25 @@ int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct 
 	return 0;
 }
 
+static struct hall_account account_of(const struct vgpu *vgpu, const struct sched_report *report)
+{
+	struct warden_report warden = { 0 };
+
+	if (vgpu->warden)
+		warden_report(vgpu->warden, &warden);
+	return (struct hall_account){ .made_s = vgpu->made_s,
+				      .gpu_ns = report->gpu_ns,
+				      .waited_ns = report->waited_ns,
+				      .mem_most_bytes = warden.mem_most_bytes,
+				      .mem_promised_bytes = vgpu->spec.mem_bytes,
+				      .runs = vgpu->runs_ever };
+}
+
 void vgpu_remove(struct vgpu *vgpu, const char *why)
 {
 	struct gpu *gpu = vgpu->gpu;
 	struct sched_report report;
+	struct hall_account account;
 	struct vgpu **at;
 
 	vgpu->is_ephemeral = false; /* it is being removed already */
@@ -223,7 +240,10 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 	*at = vgpu->next;
 	gpu->vgpu_count--;
 	gpu_trace(vgpu, TRACE_GONE, bf_now_ns(), 0);
-	gpu_hall_tell_gone(gpu, vgpu->name);
+	gpu_unlock(gpu);
+	account = account_of(vgpu, &report); /* a driver call may be in its way */
+	gpu_lock(gpu);
+	gpu_hall_tell_gone(gpu, vgpu, &account);
 	gpu_unlock(gpu);
 	vgpu_end_worker(vgpu);
 	warden_free(vgpu->warden);

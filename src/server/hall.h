@@ -39,16 +39,23 @@ struct hall_gpu {
 	char driver[32];
 };
 
+/* What a vGPU has used since it was made. */
+struct hall_account {
+	uint64_t made_s; /* CLOCK_REALTIME */
+	uint64_t gpu_ns, waited_ns, mem_most_bytes, mem_promised_bytes, runs;
+};
+
 struct hall_message {
 	uint32_t magic, version; /* PROTOCOL_VERSION */
 	uint32_t kind;
-	uint32_t uid, gid; /* HALL_REQUEST: whose it is; HALL_VGPU: the owner's */
+	uint32_t uid, gid; /* HALL_REQUEST: whose it is; HALL_VGPU and HALL_GONE: the owner's */
 	int32_t pid;
 	/* HALL_VGPU: PROTOCOL_EPHEMERAL; HALL_START: PROTOCOL_ANY_DRIVER, HALL_PRIVATE, log level << 8; HALL_REFUSED: HALL_CLIENTS */
 	uint32_t flags;
 	uint32_t ticket; /* HALL_SAVE, HALL_SAVED */
 	struct settings settings;
 	struct hall_gpu gpu;
+	struct hall_account account;	 /* HALL_GONE */
 	struct protocol_request request; /* HALL_REQUEST; HALL_VGPU: name, spec, gpu */
 	char socket[108];		 /* HALL_START: where the next belfryd is to find it */
 	char text[512];

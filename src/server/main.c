@@ -79,6 +79,7 @@ static int read_config(void *context, struct config *config, struct bf_error *er
 		/* Its user's alone; what the system's configuration makes is the system's. */
 		config->access = CONFIG_OWNER;
 		config->metrics[0] = 0;
+		config->accounting[0] = 0;
 		if (!belfryd->config_path)
 			config->vgpu_count = 0;
 	}

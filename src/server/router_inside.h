@@ -235,6 +235,10 @@ int router_quota_check(const struct router *router, uid_t uid, const struct spec
 int router_quota_set(struct router *router, struct router_vgpu *vgpu, const struct protocol_request *request,
 		     struct bf_error *err);
 
+/* router_account.c: a vGPU is gone, and that is what it has used. */
+void router_account(const struct router *router, const struct router_server *server,
+		    const struct hall_message *message);
+
 /* router_metrics.c */
 void router_metrics_tick(struct router *router, uint64_t now_ns);
 void router_metrics_exited(struct router *router);

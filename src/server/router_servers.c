@@ -539,6 +539,7 @@ static void heard(struct router *router, struct router_server *server, struct ha
 			ready(router, server);
 		return;
 	case HALL_GONE:
+		router_account(router, server, message);
 		if (!router->is_ending)
 			router_vgpu_gone(router, server, message->request.name);
 		return;

@@ -1,5 +1,6 @@
 /* A client that sends what is no policy to the belfryd at BELFRY_SOCKET: each is refused, with a reason, and at once. Exit
- * status 0, or 1 with what was not. Or `crowd COUNT SECONDS`: so many followers that do not read. */
+ * status 0, or 1 with what was not. Or `crowd COUNT SECONDS NAME`: so many followers of a vGPU that do not
+ * read. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,9 +66,9 @@ static int ends(const char *what, size_t bytes)
 }
 
 /* As many as are let in follow what is decided, and do not read. */
-static int crowd(unsigned count, unsigned seconds)
+static int crowd(unsigned count, unsigned seconds, const char *name)
 {
-	struct protocol_request request = talk_request(PROTOCOL_POLICY_FOLLOW, NULL);
+	struct protocol_request request = talk_request(PROTOCOL_POLICY_FOLLOW, name);
 	struct bf_error err = { 0 };
 	unsigned in = 0;
 
@@ -90,8 +91,8 @@ int main(int argc, char **argv)
 	struct bf_error err = { 0 };
 	int pipes[2], failed = 0;
 
-	if (argc == 4 && !strcmp(argv[1], "crowd"))
-		return crowd((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]));
+	if (argc == 5 && !strcmp(argv[1], "crowd"))
+		return crowd((unsigned)atoi(argv[2]), (unsigned)atoi(argv[3]), argv[4]);
 
 	if (pipe2(pipes, O_CLOEXEC))
 		return 1;

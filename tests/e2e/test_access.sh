@@ -37,8 +37,22 @@ other() {
 		--groups="$in" "$@"
 }
 
+# The line of a vGPU that is gone.
+accounting_outlives_a_vgpu() {
+	local line
+	other $group 0 "$work/bin/belfry" run --name accounted --mem 32M -- "$work/bin/hog" 10
+	until_so has_line '"accounted"' "$work/accounts"
+	line=$(grep '"accounted"' "$work/accounts")
+	echo "$line" | python3 -c '
+import json, sys
+line = json.loads(sys.stdin.read())
+assert line["owner"] == 65534 and line["gpu"] == "soft:0" and line["runs"] == 1, line
+assert line["memory_high_water_bytes"] >= 10 << 20 and line["memory_promised_bytes"] == 32 << 20, line
+assert line["from"] <= line["to"] and line["gpu_seconds"] >= 0, line' || fail "accounting: $line"
+}
+
 a_member_of_the_group_computes_on_a_vgpu() {
-	start_daemon "access = group $group"
+	start_daemon "access = group $group" "accounting = $work/accounts"
 	other $group 0 "$work/bin/belfry" create his --mem 64M
 	other $group 0 "$work/bin/belfry" run his -- "$work/bin/hog" 10
 	grep -q 'got 10 ' "$work/out" || fail "a group member's program: $(cat "$work/out" "$work/err")"
@@ -111,6 +125,7 @@ a_users_quota_holds() {
 }
 
 a_member_of_the_group_computes_on_a_vgpu
+accounting_outlives_a_vgpu
 root_makes_vgpus_for_others
 a_users_quota_holds
 another_user_traces_and_records_what_is_his

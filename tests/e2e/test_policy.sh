@@ -403,15 +403,19 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	status 1 "${other[@]}" "$his/belfry" policy unload
 	says 'only root and the user belfryd runs as' "somebody else unloads"
 	timeout 20 "${other[@]}" "$his/belfry" policy check fair >"$work/out" 2>&1 || fail "check without rights: $(cat "$work/out")"
-	status 0 "${other[@]}" "$his/belfry" policy trace --for 100ms
+	status 1 "${other[@]}" "$his/belfry" policy trace --for 100ms
+	says 'only root and the user belfryd runs as may follow them' "somebody else follows all"
+	status 0 "$belfry" create his --owner 65534
+	status 0 "${other[@]}" "$his/belfry" policy trace --vgpu his --for 100ms
 	# However many connections he opens, the others are served.
-	"${other[@]}" "$his/policy_client" crowd 100 60 >"$work/crowd" &
+	"${other[@]}" "$his/policy_client" crowd 100 60 his >"$work/crowd" &
 	crowd=$!
 	until_so test -s "$work/crowd"
 	has_line '^8 let in; too many follow' "$work/crowd" || fail "a crowd of followers: $(cat "$work/crowd")"
 	status 0 "$belfry" policy trace --for 100ms
 	kill "$crowd"
 	wait "$crowd" 2>/dev/null
+	status 0 "$belfry" rm his
 fi
 
 # Hundreds of changes under load: nothing is lost, nothing stays, nobody waits for them.
