@@ -282,7 +282,14 @@ uint64_t sched_wake_ns(const struct sched *sched)
 
 void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, struct sched_report *report)
 {
-	uint64_t age = sched->now_ns - vgpu->window_from_ns, window = sched->options.window_ns;
+	sched_report_now(sched, vgpu, sched->now_ns, report);
+}
+
+void sched_report_now(const struct sched *sched, const struct sched_vgpu *vgpu, uint64_t now_ns,
+		      struct sched_report *report)
+{
+	uint64_t at_ns = now_ns > sched->now_ns ? now_ns : sched->now_ns;
+	uint64_t age = at_ns - vgpu->window_from_ns, window = sched->options.window_ns;
 	bool is_waiting = vgpu->state == SCHED_IS_WAITING;
 	double weights = 0;
 
@@ -300,7 +307,7 @@ void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, stru
 		.waited_ns = vgpu->waited_ns,
 		.limited_ns = vgpu->limited_ns,
 		.window_ns = age < window ? age : window,
-		.window_used_ns = window_used(&vgpu->window, window, sched->now_ns),
+		.window_used_ns = window_used(&vgpu->window, window, at_ns),
 		.grants = vgpu->grants,
 		.expiries = vgpu->expiries,
 		.given_back = vgpu->given_back,

@@ -197,9 +197,10 @@ struct sched_report {
 	int64_t owed_ns;	  /* of what was promised to it, while it wanted it */
 	uint32_t sm_ppm, mem_ppm; /* how busy it keeps them while it runs; 0: not known */
 };
-/* Time goes on: what is reported next is as of now. */
-void sched_advance(struct sched *sched, uint64_t now_ns);
 void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, struct sched_report *report);
+/* The same as of now, which may be long after the last event: the window has gone on. */
+void sched_report_now(const struct sched *sched, const struct sched_vgpu *vgpu, uint64_t now_ns,
+		      struct sched_report *report);
 /* What is only counted: it costs nothing to tell. */
 struct sched_counts {
 	uint64_t gpu_ns, held_ns; /* as above */

@@ -132,6 +132,7 @@ uint64_t window_used(const struct window *window, uint64_t length_ns, uint64_t n
 
 /* account.c */
 /* Charge everybody for the time up to now. */
+void sched_advance(struct sched *sched, uint64_t now_ns);
 void vgpu_set_state(struct sched *sched, struct sched_vgpu *vgpu);
 void vgpu_charge(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns);
 

@@ -138,8 +138,7 @@ char *gpu_explain(struct vgpu *vgpu, size_t *bytes)
 	struct sched_report report;
 	char *text;
 
-	sched_advance(vgpu->gpu->sched, bf_now_ns());
-	sched_report(vgpu->gpu->sched, vgpu->sched, &report);
+	sched_report_now(vgpu->gpu->sched, vgpu->sched, bf_now_ns(), &report);
 	text = words(vgpu, &report);
 	if (!text)
 		return NULL;

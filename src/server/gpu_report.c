@@ -186,7 +186,7 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 	struct sched_report report;
 	char gpu[24];
 
-	sched_report(vgpu->gpu->sched, vgpu->sched, &report);
+	sched_report_now(vgpu->gpu->sched, vgpu->sched, bf_now_ns(), &report);
 	json_add_text(to, "name", vgpu->name);
 	json_add_number(to, "id", vgpu->id);
 	json_add_text(to, "gpu", protocol_gpu_name(&vgpu->gpu->which, gpu, sizeof(gpu)));
@@ -284,7 +284,6 @@ char *gpu_report(struct gpu *gpu, const char *name, size_t *bytes)
 	struct json_object *top = json_object_new_object(), *list = json_object_new_array();
 	uint64_t used_bytes = 0, busy_ns = gpu->past_gpu_ns;
 
-	sched_advance(gpu->sched, bf_now_ns()); /* the turner sleeps while nothing runs */
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next) {
 		struct warden_report warden;
 		struct sched_report report;
