@@ -50,6 +50,7 @@ bool card_channel(const struct card *card, uint32_t handle, struct card_channel 
 struct card_progress {
 	uint32_t client, handle, token;
 	uint32_t put, get; /* where the GPU reads and writes them */
+	bool is_disabled;
 };
 unsigned card_progress(const struct card *card, pid_t pid, struct card_progress *to, unsigned room);
 struct card_group {
