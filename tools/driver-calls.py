@@ -29,8 +29,8 @@ FLAG_PRIVILEGED, FLAG_OPEN = 4, 8
 HEAD = """# Driver calls that programs may make
 
 Belfry performs every call to the NVIDIA driver on behalf of the program, on a copy of its
-arguments. Calls that are not listed here are refused with NOT_SUPPORTED, logged and counted. The
-tables are `src/rm/controls_*.c`, `src/rm/uvm.c` and `src/rm/decode.c`; the classes of objects are
+arguments. Calls that are not listed here are refused: a control with NOT_SUPPORTED, logged and
+counted; another call with EINVAL. The tables are `src/rm/controls_*.c`, `src/rm/uvm.c` and `src/rm/decode.c`; the classes of objects are
 in `src/rm/classes.c`. This file is made by `tools/driver-calls.py --doc`.
 
 | way | meaning |

@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -155,20 +154,6 @@ int bf_same_file(pid_t pid, int fd_a, int fd_b)
 bool bf_same_file_as(pid_t pid, int theirs, int ours)
 {
 	return syscall(SYS_kcmp, pid, getpid(), KCMP_FILE, (unsigned long)theirs, (unsigned long)ours) == 0;
-}
-
-int bf_peek(pid_t pid, uint64_t address, void *to, size_t bytes)
-{
-	struct iovec here = { to, bytes }, there = { (void *)(uintptr_t)address, bytes };
-
-	return process_vm_readv(pid, &here, 1, &there, 1, 0) == (ssize_t)bytes ? 0 : -EFAULT;
-}
-
-int bf_poke(pid_t pid, uint64_t address, const void *from, size_t bytes)
-{
-	struct iovec here = { (void *)(uintptr_t)from, bytes }, there = { (void *)(uintptr_t)address, bytes };
-
-	return process_vm_writev(pid, &here, 1, &there, 1, 0) == (ssize_t)bytes ? 0 : -EFAULT;
 }
 
 /* Kill the children that one of our threads has; returns how many there were. */

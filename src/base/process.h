@@ -38,10 +38,6 @@ int bf_same_file(pid_t pid, int fd_a, int fd_b);
 /* Whether a descriptor of theirs is the same open file as one of ours. */
 bool bf_same_file_as(pid_t pid, int theirs, int ours);
 
-/* 0, or -EFAULT if not all of it could be moved. */
-int bf_peek(pid_t pid, uint64_t address, void *to, size_t bytes);
-int bf_poke(pid_t pid, uint64_t address, const void *from, size_t bytes);
-
 /* End every descendant of this process and wait for them: the caller must be their subreaper, so that none
  * is lost to another parent while its own dies. */
 void bf_end_descendants(void);

@@ -22,7 +22,7 @@ const struct gate_rest gate_rest_default = {
 	.deep_us = 2500,
 };
 
-/* What a bell of a program that is gone points to: nobody rings it. */
+/* What a bell of a program that is gone points to: a word that is never rung. */
 static _Atomic uint32_t silent_word = GATE_NO_TOKEN;
 
 struct table_size {

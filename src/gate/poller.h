@@ -61,8 +61,8 @@ struct gate_vgpu {
 	/* Only the poller writes these; others read. */
 	_Atomic uint64_t rings, forwards, last_forward_ns, woke_ns;
 	_Atomic uint64_t forward_ns[GATE_FORWARDS_KEPT]; /* when the last ones were passed on */
-	/* A bell rang when `turns` was waiting_turn, first at waiting_ns. It is one of now only if turns is still the
-	 * same, so opening the gate clears it without another word, and cannot clear one that comes later. */
+	/* A bell rang when `turns` was waiting_turn, first at waiting_ns. The time is valid only while `turns` is
+	 * unchanged: opening the gate invalidates it without another store, and cannot invalidate a later one. */
 	_Atomic uint64_t waiting_turn, waiting_ns;
 
 	/* The poller's own. */

@@ -71,7 +71,7 @@ enum rm_status {
 /* What a class is to Belfry. */
 enum rm_kind {
 	RM_KIND_OTHER = 0, /* performed on a copy of its parameters */
-	RM_KIND_ROOT,	   /* an RM client; must be made by the process itself, which then owns it */
+	RM_KIND_ROOT,	   /* an RM client; belongs to the process that makes the call */
 	RM_KIND_DEVICE,
 	RM_KIND_SUBDEVICE,
 	RM_KIND_VIDMEM,	   /* device memory: counted */
@@ -251,8 +251,7 @@ struct rm_call {
 	int object_at; /* where the new handle stands after the call; -1 if it makes no object */
 };
 
-/* Largest argument structure that is decoded (of those with a verb, NVOS32 is the largest: 184). The bytes of
- * larger ones are never looked at, so a caller need not fetch them. */
+/* No argument structure with a verb is larger (NVOS32 is the largest: 184). Of larger ones no byte is looked at. */
 #define RM_ARG_MAX 512
 
 /* Take a call apart. nr and size come from the ioctl command (or from an XFER_CMD argument), arg holds size

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "warden/state.h"
 
 /* More than one look: a call of the program's may be under way between the driver's count and ours. */

@@ -1,9 +1,7 @@
 /* Channel groups: how long a turn is, how often it comes, and what they have had of them. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "warden/state.h"
 
 static const struct group *group_of(const struct warden *warden, const struct client *client, uint32_t handle)

@@ -25,7 +25,7 @@ enum {
 	READY_SPINS =
 		1500, /* how long the hand stays awake for the next call: a program that starts makes many */
 	FEW_CPUS = 2, /* where there is none to spare it does not */
-	ALIVE_LOOK_MS = 100, /* how often to see whether somebody killed it */
+	ALIVE_LOOK_MS = 100, /* how often to look whether it was killed */
 };
 
 /* linux/landlock.h, which older systems do not have. */
@@ -44,9 +44,9 @@ enum { HAND_IDLE, HAND_ASKED, HAND_BUSY, HAND_DONE };
  * before it reads the call (acquire); the hand stores DONE after the result, and we load it before we read that. BUSY
  * orders nothing: it is read when the hand is dead, and says that the call was begun.
  *
- * Whoever is about to sleep says so first and then looks at `state` once more (in FUTEX_WAIT, which compares); whoever
- * changes `state` looks afterwards whether the other sleeps. All four are sequentially consistent, so that one of the two
- * sees the other. */
+ * The side that is about to sleep sets its `sleeps` word first and then compares `state` once more (FUTEX_WAIT does that).
+ * The side that changes `state` reads the other's `sleeps` word afterwards. The two stores and the two loads are sequentially
+ * consistent, so at least one side sees the other's store: no wake-up is lost. */
 struct cell {
 	_Atomic uint32_t state; /* a futex */
 	_Atomic uint32_t hand_sleeps, caller_sleeps;
@@ -128,9 +128,10 @@ static long start(uint64_t flags, void *stack_end, struct cell *cell)
 			 "syscall\n\t"
 			 "test %%rax, %%rax\n\t"
 			 "jnz 1f\n\t"
+			 "mov %[main], %%rax\n\t" /* before rbp is cleared, which may hold it */
 			 "xor %%ebp, %%ebp\n\t"
 			 "mov %%r9, %%rdi\n\t"
-			 "call *%[main]\n\t"
+			 "call *%%rax\n\t"
 			 "1:\n\t"
 			 : "=&a"(rc)
 			 : [cell] "r"(cell), [flags] "r"(flags), [stack] "r"(stack_end), [nr] "i"(SYS_clone),

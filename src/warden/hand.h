@@ -24,8 +24,8 @@ pid_t hand_pid(const struct hand *hand);
  * the hand was killed; -EOWNERDEAD: it was killed meanwhile, by hand_stop for one; -ECANCELED: before it had begun, so
  * that another hand can make the call. Each time it is of no more use. */
 long hand_call(struct hand *hand, unsigned limit_ms, long nr, const uint64_t args[6]);
-/* From now on nobody can make an ioctl on a device file that it opens, whoever gets hold of it (Landlock, device-ioctl
- * right). False: this kernel cannot say so. */
+/* From now on no process can make an ioctl on a device file that the hand opens (Landlock, device-ioctl right). False: the
+ * kernel has no such right. */
 bool hand_forbid_ioctls(struct hand *hand);
 /* End what it does now, whatever that is. */
 void hand_stop(struct hand *hand);

@@ -1,5 +1,4 @@
 /* What somebody outside has to say before a program gets memory or a context. */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "warden/state.h"

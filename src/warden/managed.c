@@ -345,13 +345,15 @@ struct answer site_mmap_managed(struct site *site, uint64_t bytes)
 		       (unsigned long long)bytes);
 		return RETURN(-ENOMEM);
 	}
+	if (!site->is_in_place) {
+		site->put_fd = fcntl(site->file->fd, F_DUPFD_CLOEXEC, 0);
+		if (site->put_fd < 0) {
+			ledger_unclaim(warden->ledger);
+			return RETURN(-EMFILE);
+		}
+		site->file->is_shown = true;
+	}
 	site->process->managed_serial = site->file->serial;
 	set_managed(site->process, site->process->managed_bytes + bytes);
-	if (site->is_in_place)
-		return PASS;
-	site->put_fd = fcntl(site->file->fd, F_DUPFD_CLOEXEC, 0);
-	if (site->put_fd < 0)
-		return RETURN(-errno);
-	site->file->is_shown = true;
 	return PASS;
 }

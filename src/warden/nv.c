@@ -371,7 +371,7 @@ static int setup(struct nv *nv, struct bf_error *err)
 		return bf_fail(err, EBUSY, "this program is supervised already; one belfry run is enough");
 	if (rc || root.status)
 		return bf_fail(err, EIO, "the driver gives no client (%d, status 0x%x)", rc, root.status);
-	nv->client = nv->device.client = root.object;
+	nv->client = root.object;
 	rc = find_instance(nv, err);
 	if (rc)
 		return rc;

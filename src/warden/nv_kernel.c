@@ -106,7 +106,7 @@ static int kernel_open_kind(struct device *device, enum device_file kind)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The owner opens it: what it opens takes no ioctl (hand_landlock). */
+/* The owner opens it: what it opens takes no ioctl (hand_forbid_ioctls). */
 static int kernel_open_for_map(struct device *device, struct hand *owner, enum device_file kind)
 {
 	char path[32];

@@ -1,4 +1,5 @@
-/* Tens of thousands of duplicates of device files, for searches that go through them; and calls meanwhile. */
+/* Tens of thousands of duplicates of device files, and calls meanwhile: what a call costs must not grow with the number of
+ * a program's descriptors. */
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
