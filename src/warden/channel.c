@@ -322,10 +322,10 @@ static int disable(const struct disable_list *list, uint32_t first, uint32_t cou
 		return -ENOMEM;
 	params[0] = list->is_disabled;
 	memcpy(params + layout->disable_count, &count, sizeof(count));
-	memcpy(params + layout->disable_clients, list->params + layout->disable_clients + 4 * first,
-	       4 * count);
-	memcpy(params + layout->disable_channels, list->params + layout->disable_channels + 4 * first,
-	       4 * count);
+	memcpy(params + layout->disable_clients,
+	       list->params + layout->disable_clients + sizeof(uint32_t) * first, sizeof(uint32_t) * count);
+	memcpy(params + layout->disable_channels,
+	       list->params + layout->disable_channels + sizeof(uint32_t) * first, sizeof(uint32_t) * count);
 	return client_control(list->warden, list->client, list->client->subdevice, RM_CTRL_DISABLE_CHANNELS,
 			      params, layout->disable_size);
 }
@@ -336,7 +336,8 @@ static bool is_there(const struct disable_list *list, uint32_t index)
 {
 	uint32_t handle;
 
-	memcpy(&handle, list->params + list->warden->device->layout->disable_channels + 4 * index,
+	memcpy(&handle,
+	       list->params + list->warden->device->layout->disable_channels + sizeof(uint32_t) * index,
 	       sizeof(handle));
 	return client_has_object(list->warden, list->client, handle);
 }

@@ -93,9 +93,10 @@ void run_gone(struct warden *warden, struct run *run)
 {
 	struct run **at;
 
-	for (at = &warden->runs; *at != run; at = &(*at)->next)
+	for (at = &warden->runs; *at && *at != run; at = &(*at)->next)
 		;
-	*at = run->next;
+	if (*at)
+		*at = run->next;
 	drop_deferred(warden, run);
 	for (struct process *p = warden->processes; p; p = p->next)
 		if (p->run == run->number)

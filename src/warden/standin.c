@@ -8,36 +8,23 @@
 
 #include "warden/state.h"
 
-/* The list is the serving thread's own; the count is not. */
+static void standin_free(struct warden *warden, struct standin *standin)
+{
+	close(standin->kept_fd);
+	warden_give_descriptors(warden, 1);
+	free(standin);
+}
+
 static void forget(struct process *process, int as_fd)
 {
 	for (struct standin **at = &process->standins, *found; (found = *at);) {
 		if (found->as_fd == as_fd) {
 			*at = found->next;
-			close(found->kept_fd);
-			warden_give_descriptors(process->warden, 1);
-			free(found);
+			standin_free(process->warden, found);
 		} else {
 			at = &found->next;
 		}
 	}
-}
-
-static int keep(struct site *site, int kept_fd)
-{
-	struct process *process = site->process;
-	struct standin *standin;
-
-	if (!warden_take_descriptors(process->warden, 1))
-		return -EMFILE;
-	standin = malloc(sizeof(*standin));
-	if (!standin) {
-		warden_give_descriptors(process->warden, 1);
-		return -ENOMEM;
-	}
-	*standin = (struct standin){ .as_fd = site->fd, .kept_fd = kept_fd, .next = process->standins };
-	process->standins = standin;
-	return 0;
 }
 
 /* A file that is not one of ours has nothing that would have to be kept, but for a GPU's with events. */
@@ -48,29 +35,52 @@ static bool needs_keeping(const struct site *site)
 	return site->fd >= PROCESS_FILES || site->process->event_files[site->fd / 64] >> site->fd % 64 & 1;
 }
 
-static int replace(struct site *site, bool is_kept, int kept_fd)
+/* Take hold of the program's own file. Without the lock. */
+static int keep(struct site *site, struct standin **kept)
 {
-	int rc;
+	struct warden *warden = site->warden;
+	struct standin *standin;
+	int fd = site_take_file(site, site->fd), rc = 0;
 
-	pthread_mutex_lock(&site->warden->lock);
-	forget(site->process, site->fd);
-	rc = is_kept ? keep(site, kept_fd) : 0;
-	pthread_mutex_unlock(&site->warden->lock);
-	return rc;
+	if (fd < 0)
+		return fd;
+	standin = malloc(sizeof(*standin));
+	pthread_mutex_lock(&warden->lock);
+	if (!standin)
+		rc = -ENOMEM;
+	else if (!warden_take_descriptors(warden, 1))
+		rc = -EMFILE;
+	pthread_mutex_unlock(&warden->lock);
+	if (rc) {
+		free(standin);
+		close(fd);
+		return rc;
+	}
+	*standin = (struct standin){ .as_fd = site->fd, .kept_fd = fd };
+	*kept = standin;
+	return 0;
 }
 
+/* What can fail comes first: once the descriptor is changed, the kept file may be the last copy of the program's own. */
 int standin_put(struct site *site)
 {
-	bool is_kept = needs_keeping(site);
-	int kept_fd = is_kept ? site_take_file(site, site->fd) : -1, rc;
+	struct process *process = site->process;
+	struct standin *kept = NULL;
+	int rc = needs_keeping(site) ? keep(site, &kept) : 0;
 
-	if (is_kept && kept_fd < 0)
-		return kept_fd;
+	if (rc)
+		return rc;
 	rc = site_set_fd(site, site->put_fd, site->fd);
+	pthread_mutex_lock(&site->warden->lock);
+	if (rc && kept)
+		standin_free(site->warden, kept);
 	if (!rc)
-		rc = replace(site, is_kept, kept_fd);
-	if (rc && kept_fd >= 0)
-		close(kept_fd);
+		forget(process, site->fd);
+	if (!rc && kept) {
+		kept->next = process->standins;
+		process->standins = kept;
+	}
+	pthread_mutex_unlock(&site->warden->lock);
 	return rc;
 }
 

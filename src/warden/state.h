@@ -294,7 +294,7 @@ int site_set_fd(const struct site *site, int file, int as);
 int site_give_fd(const struct site *site, int file, bool is_cloexec);
 /* The beginning of a path in the program's memory. */
 int site_peek_path(struct site *site, uint64_t at, char *to, size_t room);
-/* A file of /proc/PID, whole: to be freed, NULL if it cannot be had. */
+/* A file of /proc/PID, whole: to be freed; NULL if it cannot be had, or has more bytes. */
 char *process_read(struct process *process, const char *name, size_t most_bytes);
 
 /* fetch.c: without the lock */

@@ -108,7 +108,7 @@ int site_take_file(struct site *site, int fd)
 {
 	struct device *device = site->warden->device;
 	int file = fd < 0 ? -EBADF : get_fd(site, (pid_t)site->request->pid, fd);
-	struct stat st;
+	struct stat st = { 0 };
 
 	if (file < 0)
 		return file;
@@ -247,10 +247,14 @@ static char *read_whole(struct process *process, int fd, size_t most_bytes)
 			return NULL;
 		}
 		length += (size_t)got;
-		if (!got || room >= most_bytes)
+		if (!got)
 			break;
 		if (room - length > READ_STEP / 2)
 			continue;
+		if (room >= most_bytes) { /* a part of it would be taken for the whole */
+			free(text);
+			return NULL;
+		}
 		room += READ_STEP;
 		more = realloc(text, room + 1);
 		if (!more)

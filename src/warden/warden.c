@@ -512,16 +512,16 @@ static void work_process(struct warden *warden, const struct epoll_event *event)
 /* Calls that waited are handled from their beginning. One that has to wait again is put behind them. */
 static void work_deferred(struct warden *warden)
 {
-	struct deferred *last, *waiting;
+	struct deferred *waiting;
+	unsigned left = 0;
 	uint64_t count;
 
 	if (read(warden->wake, &count, sizeof(count)) != (ssize_t)sizeof(count))
 		return;
 	pthread_mutex_lock(&warden->lock);
-	last = NULL;
 	for (waiting = warden->deferred; waiting; waiting = waiting->next)
-		last = waiting;
-	while (!warden->is_stopped && (waiting = warden->deferred)) {
+		left++;
+	while (left-- && !warden->is_stopped && (waiting = warden->deferred)) {
 		struct answer answer;
 
 		warden->deferred = waiting->next;
@@ -532,10 +532,6 @@ static void work_deferred(struct warden *warden)
 		if (answer.kind != ANSWER_LATER)
 			send_answer(waiting->run, waiting->request.id, answer);
 		unuse_run(warden);
-		if (waiting == last) {
-			free(waiting);
-			break;
-		}
 		free(waiting);
 	}
 	pthread_mutex_unlock(&warden->lock);

@@ -57,7 +57,7 @@ int main(void)
 
 	dev_tries("make calls with arguments that cannot be read, written, or measured");
 	dev_start(&dev);
-	edge = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	edge = mmap(NULL, (size_t)2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	munmap(edge + PAGE, PAGE);
 	edge += PAGE;
 	memcpy(params + dev_layout()->memory_bytes, &huge, sizeof(huge));

@@ -46,7 +46,7 @@ enum {
 	DONE_AT = 0x80000,
 };
 
-static void say(const char *word, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static void say(const char *word, const char *format, va_list args)
 {
 	printf("%s: ", word);
 	vprintf(format, args);

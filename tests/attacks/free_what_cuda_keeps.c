@@ -107,7 +107,7 @@ static uint64_t keep_maps(uint64_t piece)
 int main(void)
 {
 	static int files[MOST + 1];
-	uint64_t piece = dev_limit() / 16 / (2 * MIB) * (2 * MIB), sum;
+	uint64_t piece = dev_limit() / 16 / (2ull * MIB) * (2ull * MIB), sum;
 
 	dev_tries("release CUDA memory that a file or a mapping keeps");
 	start();

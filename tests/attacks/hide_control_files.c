@@ -53,7 +53,7 @@ int main(void)
 	later = dev_fill(&dev, DEV_MEMORY + 0x100, piece / 2);
 	dev_look();
 	if (sum - piece + later > dev_limit())
-		dev_got("%llu bytes after one was closed", (unsigned long long)(sum - piece + later));
+		dev_got("%llu bytes after one was closed", (unsigned long long)sum - piece + later);
 	dev_held("%llu bytes of %llu; %llu once a file was closed", (unsigned long long)sum,
 		 (unsigned long long)dev_limit(), (unsigned long long)later);
 }

@@ -111,7 +111,7 @@ static void flood_costs_the_one_who_rings(bool is_strange)
 	pthread_t thread;
 
 	assert_int_equal(pthread_create(&thread, NULL, flood_main, &flood), 0);
-	while (gate_counts(gate).empty < 2 * GATE_EMPTY_BURST)
+	while (gate_counts(gate).empty < 2ull * GATE_EMPTY_BURST)
 		sched_yield(); /* it does ring, and is beyond what is granted */
 	for (uint32_t put = 1; put <= NEIGHBOUR_RINGS; put++) {
 		crowd_ring_all(neighbour);
@@ -176,7 +176,7 @@ static void a_vgpu_that_rang_too_much_is_still_heard(void **state)
 	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
 
 	(void)state;
-	while (gate_counts(gate).strange < 3 * GATE_EMPTY_BURST && bf_now_ns() < give_up_ns)
+	while (gate_counts(gate).strange < 3ull * GATE_EMPTY_BURST && bf_now_ns() < give_up_ns)
 		for (size_t b = 0; b < BELLS; b++)
 			crowd_ring(crowd, b, STRANGE_TOKEN);
 	crowd_ring_all(crowd);

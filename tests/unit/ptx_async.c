@@ -110,7 +110,7 @@ static void threads_drop_out_of_a_barrier(void **state)
 		uint64_t out;
 
 		rig_open(&rig, texts[t]);
-		out = rig_alloc(&rig, 128 * 4, NULL);
+		out = rig_alloc(&rig, 512, NULL);
 		rig_launch(&rig, "drops", (struct rig_shape){ { 1 }, { 128 }, 0 }, &out, sizeof(out));
 		for (int i = 0; i < 128; i++)
 			assert_int_equal(((int *)rig_host(&rig, out))[i], i % 4 == 3 ? 0 : 128);

@@ -21,7 +21,7 @@ static void check_kernel(const char *kernel, expected_fn *expected)
 	uint64_t out;
 
 	rig_open(&rig, "calls");
-	out = rig_alloc(&rig, THREADS * 4, NULL);
+	out = rig_alloc(&rig, sizeof(uint32_t) * THREADS, NULL);
 	rig_launch(&rig, kernel, (struct rig_shape){ { 1 }, { THREADS }, 0 }, &out, sizeof(out));
 	got = rig_host(&rig, out);
 	for (int i = 0; i < THREADS; i++)
@@ -182,7 +182,7 @@ static enum ptx_state run_deep(struct rig *rig, int n, uint64_t *out)
 		uint64_t out;
 	} p = { n, 0, 0 };
 
-	p.out = *out = rig_alloc(rig, THREADS * 4, NULL);
+	p.out = *out = rig_alloc(rig, sizeof(uint32_t) * THREADS, NULL);
 	return rig_run(rig, "deep", (struct rig_shape){ { 2 }, { THREADS }, 0 }, &p, sizeof(p));
 }
 
@@ -215,7 +215,7 @@ static void a_pointer_travels_through_the_host(void **state)
 	(void)state;
 	rig_open(&rig, "calls");
 	memcpy(&p.f, rig_host(&rig, rig_variable(&rig, "single")), 8);
-	p.out = rig_alloc(&rig, THREADS * 4, NULL);
+	p.out = rig_alloc(&rig, sizeof(uint32_t) * THREADS, NULL);
 	rig_launch(&rig, "by_parameter", (struct rig_shape){ { 1 }, { THREADS }, 0 }, &p, sizeof(p));
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(((int *)rig_host(&rig, p.out))[i], i * 3);
@@ -224,7 +224,7 @@ static void a_pointer_travels_through_the_host(void **state)
 
 static void what_is_no_function_of_the_kind_cannot_be_called(void **state)
 {
-	static const int64_t wrong[] = { 0, 1, 16, -16, 0x7fffffff, 16 * 1000 };
+	static const int64_t wrong[] = { 0, 1, 16, -16, 0x7fffffff, 16000 };
 	struct {
 		uint64_t f, out;
 	} p;
@@ -234,7 +234,7 @@ static void what_is_no_function_of_the_kind_cannot_be_called(void **state)
 	(void)state;
 	rig_open(&rig, "calls");
 	memcpy(&right, rig_host(&rig, rig_variable(&rig, "single")), 8);
-	p.out = rig_alloc(&rig, THREADS * 4, NULL);
+	p.out = rig_alloc(&rig, sizeof(uint32_t) * THREADS, NULL);
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		enum ptx_state end;
 

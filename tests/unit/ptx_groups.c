@@ -46,7 +46,7 @@ static void check_rows(struct rig *rig, const char *kernel, expected_fn *expecte
 		       bool has_label)
 {
 	for (unsigned layout = 0; layout < LAYOUTS; layout++) {
-		uint64_t params[3], out = rig_alloc(rig, ROWS * LANES * 4, NULL);
+		uint64_t params[3], out = rig_alloc(rig, sizeof(uint32_t) * ROWS * LANES, NULL);
 		const uint32_t *got = rig_host(rig, out);
 		struct lanes l;
 		unsigned used = 0;
@@ -56,7 +56,8 @@ static void check_rows(struct rig *rig, const char *kernel, expected_fn *expecte
 			params[used++] = rig_alloc(rig, sizeof(l.label), l.label);
 		params[used++] = rig_alloc(rig, sizeof(l.value), l.value);
 		params[used++] = out;
-		rig_launch(rig, kernel, (struct rig_shape){ { 1 }, { LANES }, 0 }, params, used * 8);
+		rig_launch(rig, kernel, (struct rig_shape){ { 1 }, { LANES }, 0 }, params,
+			   sizeof(params[0]) * used);
 		for (unsigned row = 0; row < rows; row++)
 			for (unsigned i = 0; i < LANES; i++)
 				if (got[row * LANES + i] != expected(&l, row, i))

@@ -55,7 +55,8 @@ static void move_registers(struct ptx_warp *w, const struct ptx_function *f, uns
 	uint8_t *row = ptx_out(w, f->regs_base);
 
 	for (unsigned c = 0; c < 3; c++)
-		for (uint32_t i = 0; i < f->rows[c]; i++, row += widths[c] * PTX_LANES, saved += widths[c]) {
+		for (uint32_t i = 0; i < f->rows[c];
+		     i++, row += (size_t)widths[c] * PTX_LANES, saved += widths[c]) {
 			uint8_t *at = row + (size_t)lane * widths[c];
 
 			memcpy(is_back ? at : saved, is_back ? saved : at, widths[c]);

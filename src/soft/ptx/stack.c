@@ -9,7 +9,7 @@ static int rebase(struct ptx_loader *loader, struct ptx_body *body, const struct
 {
 	struct ptx_op *op = ref->op == ~0u ? NULL : &body->ops[ref->op];
 
-	if (ref->space != PTX_SPACE_LOCAL || (ref->constant != ~0u && !op))
+	if (ref->space != PTX_SPACE_LOCAL || !op)
 		return 0;
 	if (ref->constant == ~0u) {
 		op->r[op->family == PTX_ATOM ? 1 : op->vector] = body->frame_reg;
