@@ -7,7 +7,7 @@
 
 #include "dev.h"
 
-enum { PROCESSES = 40, MAPS = 1000 };
+enum { PROCESSES = 40, MAPS = 500 };
 
 static void raise_limit(void)
 {
