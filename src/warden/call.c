@@ -65,6 +65,13 @@ static void set_pointers(struct site *site, bool is_ours)
 	}
 }
 
+/* What the vGPU's programs have is tied to that process: no other can go on with it. */
+static void owner_lost(struct warden *warden)
+{
+	for (struct process *p = warden->processes; p; p = p->next)
+		process_end(p, "the process that owns the vGPU's driver objects is gone");
+}
+
 static int perform(struct site *site, bool as_owner)
 {
 	struct device *device = site->warden->device;
@@ -79,6 +86,8 @@ static int perform(struct site *site, bool as_owner)
 					     call->size)
 		      : device->ops->call(device, fd, call->nr, site->arg.now, call->size);
 	set_pointers(site, false);
+	if (as_owner && (rc == -ETIMEDOUT || rc == -EOWNERDEAD || rc == -ECANCELED))
+		owner_lost(site->warden);
 	if (!rc && call->object_at >= 0)
 		memcpy(&site->call.object, site->arg.now + call->object_at, sizeof(uint32_t));
 	return rc;

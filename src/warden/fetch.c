@@ -13,12 +13,13 @@ enum {
 	PARAMS_MAX = RM_CONTROL_BYTES_MAX,
 	LIST_MAX = 256 << 10,
 	EVENT_BYTES = 16,
-	PARAMS_GUESS = 4 << 10, /* where the caller leaves the size to the driver and we do not know it */
+	SPARE = 4
+		<< 10, /* behind each copy: where the caller leaves the size to the driver, a newer one may write more */
 };
 
 static int copy_new(struct copy *copy, uint64_t at, uint32_t bytes)
 {
-	uint8_t *both = calloc(1, 2 * (size_t)bytes + PARAMS_GUESS);
+	uint8_t *both = calloc(1, 2 * (size_t)bytes + SPARE);
 
 	if (!both)
 		return -ENOMEM;
@@ -50,22 +51,6 @@ static int copy_store(struct site *site, const struct copy *copy)
 	return from == to ? 0 : site_poke(site, copy->at + from, copy->now + from, to - from);
 }
 
-/* As much of it as there is. */
-static int fetch_guess(struct site *site)
-{
-	const struct rm_call *call = &site->call;
-	uint32_t bytes = PARAMS_GUESS;
-	int rc = copy_new(&site->params, call->params, bytes);
-
-	while (!rc && bytes > 8 && site_peek(site, call->params, site->params.before, bytes))
-		bytes /= 2;
-	if (rc)
-		return rc;
-	memcpy(site->params.now, site->params.before, bytes);
-	site->params.bytes = bytes;
-	return 0;
-}
-
 static int fetch_params(struct site *site)
 {
 	const struct rm_call *call = &site->call;
@@ -74,10 +59,8 @@ static int fetch_params(struct site *site)
 			    : 0;
 	uint32_t bytes = call->params_size ? call->params_size : usual > 0 ? (uint32_t)usual : 0;
 
-	if (!call->params)
+	if (!call->params || !bytes)
 		return 0;
-	if (!bytes)
-		return usual < 0 ? fetch_guess(site) : 0;
 	return bytes > PARAMS_MAX ? -EINVAL : copy_fetch(site, &site->params, call->params, bytes);
 }
 

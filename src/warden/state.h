@@ -182,7 +182,7 @@ struct warden {
 	bool is_silent; /* its driver does not say whether a channel has work */
 	uint32_t channels, next_page_handle;
 	unsigned surplus_seen; /* audits in a row that found more memory than was given */
-	uint64_t calls, refusals, unknown, continued, audits;
+	uint64_t calls, refusals, unknown, continued;
 	uint64_t gone_groups_ns; /* that groups had which are no more */
 	struct warden_unknown unknowns[WARDEN_UNKNOWNS];
 
