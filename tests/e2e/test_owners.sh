@@ -41,6 +41,7 @@ no_requests_from_inside() {
 	is_figure mine time.limit 0.5 || fail "a program has changed its limit"
 
 	# Whoever asks: a child that ran away, and one that left its connection to its parent and ended.
+	rm -f "$work/ran" "$work/ran.status"
 	inside 1 sh -c 'setsid sh -c "\"\$0\" set mine --time 0:100 2>\"\$1\"; echo \$? >\"\$1.status\"" "$0" "$1" &
 		while ! test -s "$1.status"; do sleep 0.05; done; cat "$1" >&2; exit "$(cat "$1.status")"' "$belfry" "$work/ran"
 	says 'inside a run' "a child that ran away"

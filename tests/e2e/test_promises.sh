@@ -83,6 +83,7 @@ a_promise_of_memory_in_use_is_refused_with_the_arithmetic() {
 	status 0 "$belfry" set free2 --mem 350M
 	status 1 "$belfry" create more --mem 64M
 	leave free2
+	until_so is_figure free2 mem.used 0 || fail "what a program had is not given back"
 	status 0 "$belfry" set free2 --mem 64M
 	status 0 "$belfry" create more --mem 256M
 	for name in free2 late more; do status 0 "$belfry" rm "$name"; done
