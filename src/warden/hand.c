@@ -82,8 +82,7 @@ static inline __attribute__((always_inline)) long raw(long nr, uint64_t a, uint6
 	return rc;
 }
 
-__attribute__((noreturn, used, no_sanitize_address, no_sanitize_thread, no_sanitize_undefined,
-	       optimize("no-stack-protector"))) static void
+__attribute__((noreturn, used, no_stack_protector, no_sanitize("address", "thread", "undefined"))) static void
 hand_main(struct cell *cell)
 {
 	raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0);
