@@ -3,6 +3,7 @@
  * a fuzzer gets past the first check. */
 #include "soft/driver/driver.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,9 +60,13 @@ static const uint32_t controls[] = {
 	0x20801301,
 };
 static const uint16_t sizes[] = {
-	128, 40, 4, 32, 384, 132, 12, 132, 268, 3812, 14408, 536, 1028, 420, 3,	 8,
-	8,   8,	 4, 3,	4,   4,	  4,  8,   32,	4,    56,    24,  32,	40,  16,
+	128, 40, 4,  32, 384, 132, 12, 132, 268, 3812, 14408, 536, 1028, 420,
+	3,   8,	 8,  8,	 4,   3,   4,  4,   4,	 8,    32,    4,   56,	 sizeof(struct soft_turns_params),
+	24,  32, 40, 16,
 };
+static_assert(sizeof(sizes) / sizeof(sizes[0]) == sizeof(controls) / sizeof(controls[0]),
+	      "a size for each control");
+static_assert(sizeof(struct soft_turns_params) <= UINT16_MAX, "sizes are 16 bits wide");
 
 static const char text[] =
 	".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n\tret;\n}\n";
