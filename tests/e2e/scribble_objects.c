@@ -34,7 +34,7 @@ static void put_channel(struct worker *w, uint8_t *params)
 	words_put32(params, 28, worker_handle(w, ROLE_SPACE)); /* NV_CHANNEL_ALLOC_PARAMS.hVASpace */
 	words_put32(params, l->channel_userd_memory,
 		    worker_is_odd(w, 4) ? worker_handle(w, ROLE_MEMORY) : FIRST_OF(ROLE_MEMORY));
-	words_put64(params, l->channel_userd_offset, random_below(&w->random, 4) * 512);
+	words_put64(params, l->channel_userd_offset, (uint64_t)random_below(&w->random, 4) * 512);
 	words_put32(params, l->channel_error_memory, worker_handle(w, ROLE_SYSMEM));
 }
 
