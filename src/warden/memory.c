@@ -149,12 +149,12 @@ bool client_has_object(struct warden *warden, struct client *client, uint32_t ha
 
 /* The one call that passes makes such objects, and can be made to make others: so the driver is asked. What it says stays
  * true: an object goes only by a call of ours. */
-bool client_has_own_pages(struct warden *warden, uint32_t handle, uint32_t object)
+bool client_has_own_pages(struct warden *warden, uint32_t client, uint32_t handle)
 {
-	struct client *client = client_find(warden, handle);
+	struct client *owner = client_find(warden, client);
 	uint32_t class_id;
 
-	return client && !handle_class(warden, client, object, &class_id) &&
+	return owner && !handle_class(warden, owner, handle, &class_id) &&
 	       rm_class_find(class_id)->kind == RM_KIND_OS_MEMORY;
 }
 

@@ -116,7 +116,7 @@ void maps_ring_any(struct worker *w)
 
 		if (!w->maps[i].at || !w->maps[i].is_bell)
 			continue;
-		words_put32(w->maps[i].at, 4 * GATE_BELL_WORD,
+		words_put32(w->maps[i].at, sizeof(uint32_t) * GATE_BELL_WORD,
 			    random_one_in(&w->random, 8) ? (uint32_t)random_next(&w->random) : token);
 		atomic_fetch_add_explicit(&w->board->rings, 1, memory_order_relaxed);
 	}
