@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 enum {
-	LANDLOCK_ABI_DEVICES = 5, /* Linux 6.10: files on which nobody can make an ioctl (warden/hand.h) */
+	LANDLOCK_ABI_DEVICES = 5, /* Linux 6.10: files on which nobody can make an ioctl (warden/proxy.h) */
 	LANDLOCK_ABI_SIGNALS = 6, /* Linux 6.12 */
 };
 

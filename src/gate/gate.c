@@ -240,6 +240,7 @@ struct gate_vgpu *gate_vgpu_add(struct gate *gate)
 	if (!vgpu)
 		return NULL;
 	vgpu->gate = gate;
+	pthread_mutex_init(&vgpu->state_lock, NULL);
 	atomic_store(&vgpu->is_quiet, true);
 	pthread_mutex_lock(&gate->lock);
 	vgpu->next = gate->vgpus;
@@ -274,6 +275,7 @@ void gate_vgpu_remove(struct gate_vgpu *vgpu)
 		;
 	*at = vgpu->next;
 	pthread_mutex_unlock(&vgpu->gate->lock);
+	pthread_mutex_destroy(&vgpu->state_lock);
 	free(vgpu);
 }
 
@@ -443,39 +445,81 @@ uint32_t gate_channel_sent(const struct gate_channel *channel)
 	return atomic_load_explicit(&channel->sent_put, memory_order_relaxed);
 }
 
-/* To open or closed, if it is not so already. Two threads that want the same make one turn of it. */
-static bool turn_to(struct gate_vgpu *vgpu, bool is_open)
-{
-	uint64_t turns = atomic_load_explicit(&vgpu->turns, memory_order_relaxed);
-
-	do
-		if (gate_turn_is_open(turns) == is_open)
-			return false;
-	while (!atomic_compare_exchange_weak_explicit(&vgpu->turns, &turns, turns + 1, memory_order_relaxed,
-						      memory_order_relaxed));
-	return true;
-}
-
 uint64_t gate_channel_forwards(const struct gate_channel *channel)
 {
 	return atomic_load_explicit(&channel->forwards, memory_order_acquire);
 }
 
-void gate_hold(struct gate_vgpu *vgpu)
+static void sweep_all(struct gate_vgpu *vgpu)
 {
-	turn_to(vgpu, false);
-	gate_sync(vgpu->gate);
-}
-
-void gate_open(struct gate_vgpu *vgpu)
-{
-	if (!turn_to(vgpu, true))
-		return;
 	pthread_mutex_lock(&vgpu->gate->lock);
 	for (struct gate_program *p = vgpu->programs; p; p = p->next)
 		atomic_store_explicit(&p->must_sweep, true, memory_order_relaxed);
 	pthread_mutex_unlock(&vgpu->gate->lock);
 	gate_sweep(vgpu);
+}
+
+/* Make `turns` agree with the state, and wait until the poller has seen it. Under state_lock. */
+static void turn(struct gate_vgpu *vgpu)
+{
+	uint64_t turns = atomic_load_explicit(&vgpu->turns, memory_order_relaxed);
+	bool is_open = !vgpu->is_closed && !gate_is_stopped(vgpu);
+	bool is_change = gate_turn_is_open(turns) != is_open;
+
+	if (is_change)
+		atomic_store_explicit(&vgpu->turns, turns + 1, memory_order_relaxed);
+	if (!is_open)
+		gate_sync(vgpu->gate);
+	else if (is_change)
+		sweep_all(vgpu);
+}
+
+static void set_closed(struct gate_vgpu *vgpu, bool is_closed)
+{
+	pthread_mutex_lock(&vgpu->state_lock);
+	vgpu->is_closed = is_closed;
+	turn(vgpu);
+	pthread_mutex_unlock(&vgpu->state_lock);
+}
+
+static void set_stopped(struct gate_vgpu *vgpu, bool is_stopped)
+{
+	pthread_mutex_lock(&vgpu->state_lock);
+	atomic_store_explicit(&vgpu->is_stopped, is_stopped, memory_order_relaxed);
+	turn(vgpu);
+	pthread_mutex_unlock(&vgpu->state_lock);
+}
+
+void gate_open(struct gate_vgpu *vgpu)
+{
+	set_closed(vgpu, false);
+}
+
+void gate_close(struct gate_vgpu *vgpu)
+{
+	set_closed(vgpu, true);
+}
+
+void gate_stop(struct gate_vgpu *vgpu)
+{
+	set_stopped(vgpu, true);
+}
+
+void gate_resume(struct gate_vgpu *vgpu)
+{
+	set_stopped(vgpu, false);
+}
+
+enum gate_state gate_state(const struct gate_vgpu *vgpu)
+{
+	if (gate_is_stopped(vgpu))
+		return GATE_STOPPED;
+	return gate_is_open(vgpu) ? GATE_OPEN : GATE_CLOSED;
+}
+
+bool gate_is_stopped(const struct gate_vgpu *vgpu)
+{
+	return atomic_load_explicit(&vgpu->is_stopped, memory_order_relaxed);
 }
 
 bool gate_is_open(const struct gate_vgpu *vgpu)

@@ -72,19 +72,26 @@ struct gate_channel *gate_channel_add(struct gate_program *program, volatile uin
 				      volatile uint32_t *gpu_userd);
 void gate_channel_set_token(struct gate_channel *channel, uint32_t token);
 void gate_channel_remove(struct gate_channel *channel);
-/* Whether anything was ever passed on for it. Exact while its vGPU is held. */
+/* Whether anything was ever passed on for it. Exact while the gate is not open. */
 bool gate_channel_was_used(const struct gate_channel *channel);
 /* How often. Unlike GP_PUT it never comes around to a value it had before. */
 uint64_t gate_channel_forwards(const struct gate_channel *channel);
-/* The GP_PUT that was last passed on for it. Exact while its vGPU is held. */
+/* The GP_PUT that was last passed on for it. Exact while the gate is not open. */
 uint32_t gate_channel_sent(const struct gate_channel *channel);
 
-/* When hold returns, nothing submitted from now on reaches the GPU until open. What the GPU was told before
- * runs on. When open returns, everything submitted before has been passed on. Both are idempotent, and take as long as
- * the poller takes to go around: microseconds. */
-void gate_hold(struct gate_vgpu *vgpu);
+/* A gate is open, closed or stopped. This is the only record of it. A gate that is not open passes nothing on: when
+ * gate_close or gate_stop returns, nothing submitted from then on reaches the GPU. What was passed on before runs on.
+ * gate_open and gate_close change nothing visible while the gate is stopped: gate_resume leaves it as the last of the two
+ * said. When gate_open or gate_resume has opened the gate, everything submitted before has been passed on. All are
+ * idempotent, and take as long as the poller takes to go around: microseconds. */
+enum gate_state { GATE_OPEN, GATE_CLOSED, GATE_STOPPED };
 void gate_open(struct gate_vgpu *vgpu);
+void gate_close(struct gate_vgpu *vgpu);
+void gate_stop(struct gate_vgpu *vgpu);
+void gate_resume(struct gate_vgpu *vgpu);
+enum gate_state gate_state(const struct gate_vgpu *vgpu);
 bool gate_is_open(const struct gate_vgpu *vgpu);
+bool gate_is_stopped(const struct gate_vgpu *vgpu);
 /* Ring for every channel again: a channel that was disabled forgets that it has work. */
 void gate_ring_again(struct gate_vgpu *vgpu);
 /* Tell when something is next passed on for it: woke_ns below. A new vGPU is quiet. What was passed on while this

@@ -48,7 +48,12 @@ struct gate_program {
 
 struct gate_vgpu {
 	struct gate *gate;
-	/* How often it was closed and opened: even when it is open, odd when it is closed. Only the house writes it. */
+	/* The state of the gate. It is open if it is neither closed nor stopped. */
+	pthread_mutex_t
+		state_lock; /* of the next two, and of changing `turns`; held while the poller goes around once */
+	bool is_closed;
+	_Atomic bool is_stopped;
+	/* How often it was closed and opened: even when it is open, odd when it is not. */
 	_Atomic uint64_t turns;
 	/* Set by the house, cleared by the poller; see vgpu_forwarded and gate_vgpu_quiet. */
 	_Atomic bool is_quiet;

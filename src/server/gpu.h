@@ -91,7 +91,6 @@ struct vgpu {
 
 	/* The turner's view: see gpu_turner.c. */
 	bool is_told_waiting, is_told_running, is_quiet;
-	bool is_stopped;   /* by sched: what it has on the GPU stands still, and cannot be done */
 	uint64_t burst_ns; /* when what runs now was passed on */
 	uint64_t bell_ns;  /* since when it had waited for that; 0: it had not */
 	uint64_t usual_ns; /* how long such a burst usually takes, smoothed */
@@ -235,6 +234,12 @@ static inline void gpu_lock(struct gpu *gpu)
 static inline void gpu_unlock(struct gpu *gpu)
 {
 	pthread_mutex_unlock(&gpu->lock);
+}
+
+/* What it has on the GPU stands still, and cannot be completed. */
+static inline bool vgpu_is_stopped(const struct vgpu *vgpu)
+{
+	return vgpu->warden && gate_is_stopped(warden_gate(vgpu->warden));
 }
 
 /* Root, and the user we run as. */

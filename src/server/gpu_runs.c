@@ -174,7 +174,7 @@ static bool is_his(const struct talker *talker, const struct protocol_started *s
 static int clear_warden(struct vgpu *vgpu, struct bf_error *err)
 {
 	vgpu_end_worker(vgpu);
-	warden_hold(vgpu->warden);
+	warden_close(vgpu->warden);
 	return warden_resume(vgpu->warden, err);
 }
 
@@ -193,7 +193,7 @@ static int make_warden(struct vgpu *vgpu, struct bf_error *err)
 	vgpu->warden = warden_new(vgpu->gpu->device, vgpu->gpu->gate, &options, err);
 	if (!vgpu->warden)
 		return -err->code;
-	warden_hold(vgpu->warden); /* sched opens it */
+	warden_close(vgpu->warden); /* sched opens it */
 	return 0;
 }
 

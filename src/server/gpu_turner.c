@@ -48,7 +48,7 @@ void turner_note(struct vgpu *vgpu)
 		return;
 	/* Its gate is closed before the next run comes, whether sched has had time to order it or not. */
 	sched_bench(vgpu->gpu->sched, vgpu->sched, vgpu->order != VGPU_FREE, bf_now_ns());
-	vgpu->is_told_running = vgpu->is_stopped = false;
+	vgpu->is_told_running = false;
 	if (vgpu->warden) { /* whatever is passed on next is news */
 		gate_vgpu_quiet(warden_gate(vgpu->warden));
 		vgpu->is_quiet = true;
@@ -160,7 +160,7 @@ static void probe(struct vgpu *vgpu, uint64_t now_ns)
 	enum warden_progress progress;
 	unsigned count = 0;
 
-	if (!vgpu->is_told_running || vgpu->is_stopped || now_ns < vgpu->probe_ns)
+	if (!vgpu->is_told_running || vgpu_is_stopped(vgpu) || now_ns < vgpu->probe_ns)
 		return;
 	if (now_ns - counts.last_forward_ns < rang_lately_ns) {
 		vgpu->probe_ns = counts.last_forward_ns + rang_lately_ns;
@@ -232,7 +232,7 @@ static void carry_out(struct gpu *gpu, const struct sched_order *order)
 	if (!vgpu->warden)
 		return;
 	if (order->kind == SCHED_CLOSE) { /* microseconds */
-		warden_hold(vgpu->warden);
+		warden_close(vgpu->warden);
 		gpu_trace(vgpu, TRACE_CLOSE, start_ns, 0);
 		return;
 	}
@@ -250,13 +250,11 @@ static void carry_out(struct gpu *gpu, const struct sched_order *order)
 		vgpu->is_told_running = vgpu->has_run = true;
 		vgpu->burst_ns = bf_now_ns();
 		vgpu->bell_ns = vgpu->is_told_waiting ? vgpu->bell_ns : 0;
-		vgpu->is_stopped = false;
 		vgpu->probe_ns = bf_now_ns() + probe_interval(vgpu);
 		sched_resumed(gpu->sched, vgpu->sched, bf_now_ns());
 		vgpu->is_told_waiting = false;
 		gpu_trace(vgpu, TRACE_OPEN, bf_now_ns(), 0);
 	} else if (order->kind == SCHED_STOP) {
-		vgpu->is_stopped = true;
 		sched_stopped(gpu->sched, vgpu->sched, bf_now_ns());
 		gpu_trace(vgpu, TRACE_STOP, start_ns, 0);
 	} else {
@@ -275,7 +273,7 @@ static uint64_t next_look_ns(const struct gpu *gpu)
 	uint64_t next = earlier(sched_wake_ns(gpu->sched), meter_next_ns(gpu));
 
 	for (const struct vgpu *v = gpu->vgpus; v; v = v->next)
-		if (v->is_told_running && !v->is_stopped && v->order == VGPU_FREE)
+		if (v->is_told_running && !vgpu_is_stopped(v) && v->order == VGPU_FREE)
 			next = earlier(next, v->probe_ns);
 	return next;
 }

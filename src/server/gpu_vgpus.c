@@ -268,7 +268,7 @@ static int tell_warden(struct vgpu *vgpu, enum protocol_op op, struct bf_error *
 	vgpu_pin(vgpu);
 	gpu_unlock(vgpu->gpu);
 	if (!is_free(op))
-		warden_hold(vgpu->warden);
+		warden_close(vgpu->warden);
 	if (op == PROTOCOL_STOP)
 		rc = warden_stop(vgpu->warden, err);
 	else if (is_free(op))
@@ -284,7 +284,6 @@ static void tell_sched(struct vgpu *vgpu, enum protocol_op op)
 	struct sched *sched = vgpu->gpu->sched;
 	uint64_t now_ns = bf_now_ns();
 
-	vgpu->is_stopped = op == PROTOCOL_STOP;
 	if (op == PROTOCOL_STOP)
 		sched_stopped(sched, vgpu->sched, now_ns);
 	else if (is_free(op))

@@ -68,7 +68,7 @@ static void set_pointers(struct site *site, bool is_ours)
 /* What the vGPU's programs have is tied to that process: no other can go on with it. */
 static void owner_lost(struct warden *warden)
 {
-	for (struct process *p = warden->processes; p; p = p->next)
+	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
 		process_end(p, "the process that owns the vGPU's driver objects is gone");
 }
 
@@ -131,7 +131,7 @@ static struct answer unknown_client(struct site *site)
 	return site_refuse(site, RM_ERR_INVALID_CLIENT, "a client that is not this file's");
 }
 
-/* The hand makes it: the driver books its memory there, and takes maps from it alone. */
+/* The owner proxy makes the client: the driver counts the memory under that process and accepts mappings from it only. */
 static struct answer alloc_root(struct site *site)
 {
 	struct rm_arg_free arg = { 0 };
@@ -378,7 +378,7 @@ static struct answer alloc_memory_call(struct site *site)
 	enum rm_kind kind = rm_class_find(site->call.class_id)->kind;
 
 	if (kind == RM_KIND_OS_MEMORY && site->kind == DEVICE_FILE_GPU)
-		return PASS;
+		return CONTINUE;
 	return site_refuse(site, RM_ERR_NOT_SUPPORTED, "memory through ALLOC_MEMORY");
 }
 
@@ -390,7 +390,7 @@ static struct answer register_call(struct site *site)
 	struct devfile *control = site->named;
 	int rc;
 
-	if (!control || control->kind != DEVICE_FILE_CONTROL || control->kept)
+	if (!control || control->kind != DEVICE_FILE_CONTROL || !LIST_EMPTY(&control->kept))
 		return RETURN(-EINVAL);
 	memcpy(site->arg.now, &control->fd, sizeof(control->fd));
 	rc = site_perform(site);

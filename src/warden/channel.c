@@ -24,7 +24,7 @@ static struct view *view_get(struct warden *warden, int control_fd, uint32_t cli
 	struct view *view;
 
 	/* The block tells whether it is still the same memory: handles are used again. */
-	for (view = warden->views; view; view = view->next)
+	for (view = LIST_FIRST(&warden->views); view; view = LIST_NEXT(view, next))
 		if (view->client == client && view->memory == memory->handle &&
 		    view->block == memory->block && view->seen.bytes == memory->bytes) {
 			view->users++;
@@ -46,20 +46,15 @@ static struct view *view_get(struct warden *warden, int control_fd, uint32_t cli
 	if (view->block)
 		ledger_keep(view->block);
 	view->users = 1;
-	view->next = warden->views;
-	warden->views = view;
+	LIST_INSERT_HEAD(&warden->views, view, next);
 	return view;
 }
 
 static void view_put(struct warden *warden, struct view *view)
 {
-	struct view **at;
-
 	if (!view || --view->users)
 		return;
-	for (at = &warden->views; *at != view; at = &(*at)->next)
-		;
-	*at = view->next;
+	LIST_REMOVE(view, next);
 	warden->device->ops->unview(warden->device, &view->seen);
 	if (view->block)
 		ledger_drop(warden->ledger, view->block);
@@ -258,7 +253,7 @@ static void leave_gate(void *process, struct ledger_object *object)
 
 void channels_leave_gate(struct warden *warden, struct process *process)
 {
-	for (struct client *c = warden->clients; c; c = c->next)
+	for (struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next))
 		ledger_each(warden->ledger, c->handle, RM_KIND_CHANNEL, leave_gate, process);
 }
 
@@ -387,7 +382,7 @@ int warden_set_channels(struct warden *warden, bool is_disabled, struct bf_error
 
 	if (!params)
 		return bf_fail(err, ENOMEM, "out of memory");
-	for (struct client *c = warden->clients; c; c = c->next) {
+	for (struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next)) {
 		list.client = c;
 		ledger_each(warden->ledger, c->handle, RM_KIND_CHANNEL, disable_one, &list);
 		disable_send(&list);

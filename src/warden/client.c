@@ -7,7 +7,7 @@
 
 struct client *client_find(const struct warden *warden, uint32_t handle)
 {
-	for (struct client *c = warden->clients; c; c = c->next)
+	for (struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next))
 		if (c->handle == handle)
 			return c;
 	return NULL;
@@ -20,7 +20,7 @@ bool client_has_room(const struct warden *warden)
 {
 	unsigned count = 0;
 
-	for (const struct client *c = warden->clients; c; c = c->next)
+	for (const struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next))
 		count++;
 	return count < CLIENTS_MAX;
 }
@@ -43,20 +43,15 @@ struct client *client_add(struct site *site, uint32_t handle)
 		.pid = site->process->pid,
 		.uid = site->process->uid,
 		.file = site->file,
-		.next = site->warden->clients,
 	};
-	site->warden->clients = client;
+	LIST_INSERT_HEAD(&site->warden->clients, client, next);
 	return client;
 }
 
 void client_gone(struct warden *warden, struct client *client)
 {
-	struct client **at;
-
 	ledger_remove(warden->ledger, client->handle, client->handle);
-	for (at = &warden->clients; *at != client; at = &(*at)->next)
-		;
-	*at = client->next;
+	LIST_REMOVE(client, next);
 	free(client);
 }
 
@@ -94,7 +89,7 @@ uint64_t warden_named_bytes(const struct warden *warden)
 {
 	uint64_t bytes = 0;
 
-	for (const struct client *c = warden->clients; c; c = c->next)
+	for (const struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next))
 		bytes += ledger_named(warden->ledger, c->handle);
 	return bytes;
 }
@@ -104,7 +99,7 @@ uint64_t process_named_bytes(const struct process *process)
 	const struct warden *warden = process->warden;
 	uint64_t bytes = 0;
 
-	for (const struct client *c = warden->clients; c; c = c->next)
+	for (const struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next))
 		if (c->pid == process->pid)
 			bytes += ledger_named(warden->ledger, c->handle);
 	return bytes;
@@ -114,7 +109,7 @@ bool process_has_class(const struct process *process, uint32_t class_id)
 {
 	const struct warden *warden = process->warden;
 
-	for (const struct client *c = warden->clients; c; c = c->next)
+	for (const struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next))
 		if (c->pid == process->pid && ledger_has_class(warden->ledger, c->handle, class_id))
 			return true;
 	return false;
@@ -124,7 +119,7 @@ uint64_t warden_driver_bytes(struct warden *warden)
 {
 	struct device_use use;
 
-	if (warden->device->ops->use_of(warden->device, hand_pid(warden->owner), &use))
+	if (warden->device->ops->use_of(warden->device, proxy_pid(warden->owner), &use))
 		return 0;
 	return use.paid_bytes + use.borrowed_bytes;
 }

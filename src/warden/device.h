@@ -47,7 +47,7 @@ struct device_load {
 };
 
 struct device;
-struct hand;
+struct proxy;
 
 struct device_ops {
 	const char *name;
@@ -59,20 +59,21 @@ struct device_ops {
 	int (*open)(struct device *device, enum device_file kind);
 	/* The same, for a mapping to be prepared on it: it is going to be seen by a program. Where the kernel can say so
 	 * (Landlock, device-ioctl right), nobody can make a driver's call on it, whoever has it. */
-	int (*open_for_map)(struct device *device, struct hand *owner, enum device_file kind);
+	int (*open_for_map)(struct device *device, struct proxy *owner, enum device_file kind);
 	/* Make a call through a file of ours, or one of a program's that we hold. 0 or -errno of the ioctl; the driver's
 	 * own status is in the argument. */
 	int (*call)(struct device *device, int fd, uint32_t nr, void *arg, uint32_t size);
 	/* The same as the process that owns a vGPU's clients: making them, and what the driver takes from their owner
 	 * only. */
-	int (*call_as)(struct device *device, struct hand *owner, int fd, uint32_t nr, void *arg,
+	int (*call_as)(struct device *device, struct proxy *owner, int fd, uint32_t nr, void *arg,
 		       uint32_t size);
 	/* A call of the managed-memory device's, likewise. NULL: there is none. */
-	int (*managed_call)(struct device *device, struct hand *owner, int fd, uint32_t cmd, void *arg);
+	int (*managed_call)(struct device *device, struct proxy *owner, int fd, uint32_t cmd, void *arg);
 	/* What a program is to map where a mapping was prepared on `file`. NULL: that file. */
-	int (*map_file)(struct device *device, struct hand *owner, int file, uint64_t bytes, uint64_t offset);
+	int (*map_file)(struct device *device, struct proxy *owner, int file, uint64_t bytes,
+			uint64_t offset);
 	/* A vGPU has this owner from now on. NULL: nothing need be known of it. */
-	int (*adopt)(struct device *device, struct hand *owner, struct bf_error *err);
+	int (*adopt)(struct device *device, struct proxy *owner, struct bf_error *err);
 	/* Classes and controls of the device's own, which a program may use. NULL: none. */
 	bool (*permits)(uint32_t class_or_control);
 	/* See a program's memory object. `control_fd` is its client's control file. */

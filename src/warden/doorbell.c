@@ -30,12 +30,20 @@ static void doorbell_free(struct doorbell *doorbell)
 	free(doorbell);
 }
 
+static void doorbell_remove(struct doorbell *doorbell)
+{
+	LIST_REMOVE(doorbell, next);
+	doorbell_free(doorbell);
+}
+
 static int doorbell_add(struct process *process, const struct expected_map *expected, int memory)
 {
 	struct doorbell *doorbell = calloc(1, sizeof(*doorbell));
 	void *page = mmap(NULL, expected->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
 
 	if (!doorbell || page == MAP_FAILED) {
+		if (page != MAP_FAILED)
+			munmap(page, expected->bytes);
 		free(doorbell);
 		return -ENOMEM;
 	}
@@ -48,8 +56,7 @@ static int doorbell_add(struct process *process, const struct expected_map *expe
 		doorbell_free(doorbell);
 		return -ENOMEM;
 	}
-	doorbell->next = process->doorbells;
-	process->doorbells = doorbell;
+	LIST_INSERT_HEAD(&process->doorbells, doorbell, next);
 	return 0;
 }
 
@@ -58,7 +65,7 @@ int doorbell_open(struct process *process, const struct expected_map *expected)
 	cleanup_close int memory = -1;
 	unsigned count = 0;
 
-	for (struct doorbell *d = process->doorbells; d; d = d->next)
+	for (struct doorbell *d = LIST_FIRST(&process->doorbells); d; d = LIST_NEXT(d, next))
 		count++;
 	memory = count < DOORBELLS_MAX ? doorbell_memory(expected->bytes) : -ENOMEM;
 	if (memory < 0 || doorbell_add(process, expected, memory))
@@ -68,22 +75,16 @@ int doorbell_open(struct process *process, const struct expected_map *expected)
 
 void doorbell_gone(struct warden *warden, uint32_t client, uint32_t object)
 {
-	for (struct process *p = warden->processes; p; p = p->next)
-		for (struct doorbell **at = &p->doorbells, *found; (found = *at);) {
-			if (found->client == client && found->object == object) {
-				*at = found->next;
-				doorbell_free(found);
-			} else {
-				at = &found->next;
-			}
-		}
+	struct doorbell *d, *after;
+
+	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
+		LIST_FOREACH_SAFE(d, &p->doorbells, next, after)
+			if (d->client == client && d->object == object)
+				doorbell_remove(d);
 }
 
 void doorbells_gone(struct process *process)
 {
-	for (struct doorbell *d = process->doorbells, *next; d; d = next) {
-		next = d->next;
-		doorbell_free(d);
-	}
-	process->doorbells = NULL;
+	while (!LIST_EMPTY(&process->doorbells))
+		doorbell_remove(LIST_FIRST(&process->doorbells));
 }

@@ -46,7 +46,7 @@ static void look(void *context, struct ledger_object *object)
 
 void warden_look_for_faults(struct warden *warden)
 {
-	for (const struct client *c = warden->clients; c; c = c->next)
+	for (const struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next))
 		ledger_each(warden->ledger, c->handle, RM_KIND_CHANNEL, look, warden);
 }
 

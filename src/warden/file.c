@@ -19,7 +19,7 @@ enum { EACH_HOLDS = 2, PATH_ROOM = 32 };
 
 static struct devfile *find_pipe(const struct warden *warden, const struct stat *st)
 {
-	for (struct devfile *f = warden->files; f; f = f->next)
+	for (struct devfile *f = LIST_FIRST(&warden->files); f; f = LIST_NEXT(f, next))
 		if (f->inode == st->st_ino && f->device == st->st_dev)
 			return f;
 	return NULL;
@@ -27,7 +27,7 @@ static struct devfile *find_pipe(const struct warden *warden, const struct stat 
 
 struct devfile *devfile_by_serial(const struct warden *warden, uint64_t serial)
 {
-	for (struct devfile *f = warden->files; f; f = f->next)
+	for (struct devfile *f = LIST_FIRST(&warden->files); f; f = LIST_NEXT(f, next))
 		if (f->serial == serial || (f->event_serial && f->event_serial == serial))
 			return f;
 	return NULL;
@@ -36,7 +36,7 @@ struct devfile *devfile_by_serial(const struct warden *warden, uint64_t serial)
 /* The driver's own file, which stands at a descriptor of the program's since it was mapped there. */
 static struct devfile *find_shown(const struct site *site, int fd, enum device_file kind)
 {
-	for (struct devfile *f = site->warden->files; f; f = f->next)
+	for (struct devfile *f = LIST_FIRST(&site->warden->files); f; f = LIST_NEXT(f, next))
 		if (f->is_shown && f->kind == kind && bf_same_file_as((pid_t)site->request->pid, fd, f->fd))
 			return f;
 	return NULL;
@@ -72,8 +72,8 @@ bool site_is_in_place(const struct site *site)
 	       bf_same_file_as((pid_t)site->request->pid, site->fd, site->file->fd);
 }
 
-/* Once: the driver's file stays readable until the program has fetched the event. */
-static void arm(struct warden *warden, const struct devfile *file, int how)
+/* One-shot: the driver's file stays readable until the program has fetched the event. */
+static void arm_events(struct warden *warden, const struct devfile *file, int how)
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLPRI | EPOLLONESHOT,
 				     .data.u64 = file->event_serial };
@@ -87,7 +87,7 @@ void devfile_watch_events(struct warden *warden, struct devfile *file)
 
 	if (is_first)
 		file->event_serial = ++warden->last_serial;
-	arm(warden, file, is_first ? EPOLL_CTL_ADD : EPOLL_CTL_MOD);
+	arm_events(warden, file, is_first ? EPOLL_CTL_ADD : EPOLL_CTL_MOD);
 }
 
 void devfile_event(struct devfile *file)
@@ -107,7 +107,7 @@ void devfile_take_event(struct warden *warden, struct devfile *file)
 	cleanup_close int end = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	while (end >= 0 && read(end, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes))
 		;
-	arm(warden, file, EPOLL_CTL_MOD);
+	arm_events(warden, file, EPOLL_CTL_MOD);
 }
 
 static void devfile_free(struct devfile *file)
@@ -152,8 +152,7 @@ static int devfile_add(struct warden *warden, struct devfile *file)
 	pthread_mutex_lock(&warden->lock);
 	rc = warden_watch(warden, file->pipe_fd, &file->serial);
 	if (!rc) {
-		file->next = warden->files;
-		warden->files = file;
+		LIST_INSERT_HEAD(&warden->files, file, next);
 	}
 	pthread_mutex_unlock(&warden->lock);
 	return rc;
@@ -251,8 +250,7 @@ int devfile_keep(struct devfile *file, const struct kept_block *what)
 	if (!kept)
 		return -ENOMEM;
 	*kept = *what;
-	kept->next = file->kept;
-	file->kept = kept;
+	LIST_INSERT_HEAD(&file->kept, kept, next);
 	if (kept->block)
 		ledger_keep(kept->block);
 	return 0;
@@ -260,9 +258,9 @@ int devfile_keep(struct devfile *file, const struct kept_block *what)
 
 void devfile_unkeep(struct devfile *file, struct ledger *ledger)
 {
-	struct kept_block *last = file->kept;
+	struct kept_block *last = LIST_FIRST(&file->kept);
 
-	file->kept = last->next;
+	LIST_REMOVE(last, next);
 	ledger_drop(ledger, last->block);
 	free(last);
 }
@@ -290,37 +288,36 @@ static bool trim(struct devfile *file, struct kept_block *kept, uint64_t base, u
 
 void devfile_unmapped(struct devfile *file, struct ledger *ledger, uint64_t base, uint64_t bytes)
 {
-	for (struct kept_block **at = &file->kept, *found; (found = *at);) {
-		bool overlaps = found->block && bytes && found->base < base + bytes &&
-				base < found->base + found->bytes;
+	struct kept_block *k, *after;
 
-		if (!overlaps || trim(file, found, base, bytes)) {
-			at = *at == found ? &found->next : at;
+	LIST_FOREACH_SAFE(k, &file->kept, next, after) {
+		bool overlaps = k->block && bytes && k->base < base + bytes && base < k->base + k->bytes;
+
+		if (!overlaps || trim(file, k, base, bytes))
 			continue;
-		}
-		*at = found->next;
-		ledger_drop(ledger, found->block);
-		free(found);
+		LIST_REMOVE(k, next);
+		ledger_drop(ledger, k->block);
+		free(k);
 	}
 }
 
 void devfile_drop(struct devfile *file, struct ledger *ledger, uint64_t base, uint64_t bytes)
 {
-	for (struct kept_block **at = &file->kept, *found; (found = *at);) {
-		if (found->base >= base && found->base - base < bytes) {
-			*at = found->next;
-			if (found->block)
-				ledger_drop(ledger, found->block);
-			free(found);
-		} else {
-			at = &found->next;
-		}
+	struct kept_block *k, *after;
+
+	LIST_FOREACH_SAFE(k, &file->kept, next, after) {
+		if (k->base < base || k->base - base >= bytes)
+			continue;
+		LIST_REMOVE(k, next);
+		if (k->block)
+			ledger_drop(ledger, k->block);
+		free(k);
 	}
 }
 
 const struct kept_block *devfile_export(const struct devfile *file, uint32_t index)
 {
-	for (const struct kept_block *k = file->kept; k; k = k->next)
+	for (const struct kept_block *k = LIST_FIRST(&file->kept); k; k = LIST_NEXT(k, next))
 		if (k->index == index)
 			return k;
 	return NULL;
@@ -329,7 +326,7 @@ const struct kept_block *devfile_export(const struct devfile *file, uint32_t ind
 /* What is in the file's clients goes by name: something that is registered with the file may keep it open. */
 static void free_clients(struct warden *warden, const struct devfile *file, int fd)
 {
-	for (const struct client *c = warden->clients; c; c = c->next) {
+	for (const struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next)) {
 		struct rm_arg_free arg = { .client = c->handle, .parent = c->handle, .object = c->handle };
 
 		if (c->file == file &&
@@ -340,8 +337,8 @@ static void free_clients(struct warden *warden, const struct devfile *file, int 
 
 static void forget_clients(struct warden *warden, const struct devfile *file)
 {
-	for (struct client *c = warden->clients, *next; c; c = next) {
-		next = c->next;
+	for (struct client *c = LIST_FIRST(&warden->clients), *next; c; c = next) {
+		next = LIST_NEXT(c, next);
 		if (c->file == file)
 			client_gone(warden, c);
 	}
@@ -352,11 +349,10 @@ static void forget_clients(struct warden *warden, const struct devfile *file)
  * own. */
 void devfile_gone(struct warden *warden, struct devfile *file)
 {
-	struct devfile **at;
 	int fd;
 
 	pthread_mutex_lock(&warden->lock);
-	for (struct client *c = warden->clients; c; c = c->next)
+	for (struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next))
 		if (c->file == file) {
 			groups_ask_time(warden, c);
 			client_leave_gate(warden, c);
@@ -371,9 +367,7 @@ void devfile_gone(struct warden *warden, struct devfile *file)
 	forget_clients(warden, file);
 	devfile_drop(file, warden->ledger, 0, UINT64_MAX);
 	ledger_set_managed(warden->ledger, ledger_managed(warden->ledger) - file->left_bytes);
-	for (at = &warden->files; *at != file; at = &(*at)->next)
-		;
-	*at = file->next;
+	LIST_REMOVE(file, next);
 	warden_give_descriptors(warden, EACH_HOLDS);
 	pthread_mutex_unlock(&warden->lock);
 	devfile_free(file);

@@ -130,7 +130,7 @@ static void forget_interleave(void *context, struct ledger_object *object)
 
 void groups_forget_own(struct warden *warden, bool is_timeslice)
 {
-	for (const struct client *c = warden->clients; c; c = c->next)
+	for (const struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next))
 		ledger_each(warden->ledger, c->handle, RM_KIND_GROUP,
 			    is_timeslice ? forget_timeslice : forget_interleave, NULL);
 }
@@ -181,7 +181,8 @@ int warden_gpu_time(struct warden *warden, uint64_t *gpu_ns)
 	if (!warden->device->ops->time_of)
 		return -ENOTSUP;
 	pthread_mutex_lock(&warden->lock);
-	for (visit.client = warden->clients; visit.client; visit.client = visit.client->next)
+	for (visit.client = LIST_FIRST(&warden->clients); visit.client;
+	     visit.client = LIST_NEXT(visit.client, next))
 		ledger_each(warden->ledger, visit.client->handle, RM_KIND_GROUP, ask_time, &visit);
 	*gpu_ns = warden->gone_groups_ns + visit.total_ns;
 	pthread_mutex_unlock(&warden->lock);
@@ -223,7 +224,8 @@ unsigned warden_turns(struct warden *warden, struct device_turn *to, unsigned ro
 
 	if (!warden->device->ops->turns_of || pthread_mutex_trylock(&warden->lock))
 		return 0;
-	for (visit.client = warden->clients; visit.client; visit.client = visit.client->next)
+	for (visit.client = LIST_FIRST(&warden->clients); visit.client;
+	     visit.client = LIST_NEXT(visit.client, next))
 		ledger_each(warden->ledger, visit.client->handle, RM_KIND_GROUP, ask_turns, &visit);
 	pthread_mutex_unlock(&warden->lock);
 	qsort(to, visit.count, sizeof(*to), by_end);

@@ -48,7 +48,7 @@ bool site_may_begin(struct site *site, struct warden_ctx_ask *ask)
 	*ask = (struct warden_ctx_ask){ .pid = site->process->pid, .interleave = -1 };
 	if (!hooks->ctx_init)
 		return true;
-	for (const struct client *c = warden->clients; c; c = c->next)
+	for (const struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next))
 		ledger_each(warden->ledger, c->handle, RM_KIND_GROUP, count_one, &ask->contexts);
 	return hooks->ctx_init(hooks->context, ask);
 }

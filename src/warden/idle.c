@@ -96,8 +96,8 @@ static void visit_channels(struct progress_visit *visit, void (*look)(void *, st
 {
 	struct warden *warden = visit->warden;
 
-	for (visit->client = warden->clients; visit->client && visit->found != WARDEN_IS_BUSY;
-	     visit->client = visit->client->next)
+	for (visit->client = LIST_FIRST(&warden->clients); visit->client && visit->found != WARDEN_IS_BUSY;
+	     visit->client = LIST_NEXT(visit->client, next))
 		ledger_each(warden->ledger, visit->client->handle, RM_KIND_CHANNEL, look, visit);
 }
 

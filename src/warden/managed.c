@@ -1,5 +1,6 @@
-/* Managed memory and mappings of device memory: /dev/nvidia-uvm. Its calls are made by the hand that owns the vGPU's
- * clients, since the driver lets only the owner map a client's memory there; so nobody else can keep it that way.
+/* Managed memory and mappings of device memory: /dev/nvidia-uvm. The owner proxy makes the calls, because
+ * the driver lets only the process that owns a client map the client's memory there. So no other process can keep memory
+ * that way.
  * Managed memory comes from the device as the GPU touches it. What can be bounded is how much of it is mapped: every
  * mapping counts, and is read back from the process's own maps, so that nothing needs to be seen of how it is unmapped. */
 #include <errno.h>
@@ -126,7 +127,7 @@ static uint64_t length_of(const struct site *site, uint64_t base)
 {
 	if (site->managed->cmd != RM_UVM_FREE)
 		return get64(site, site->managed->length_at);
-	for (const struct kept_block *k = site->file->kept; k; k = k->next)
+	for (const struct kept_block *k = LIST_FIRST(&site->file->kept); k; k = LIST_NEXT(k, next))
 		if (!k->block && k->base == base)
 			return k->bytes;
 	return 0;
@@ -201,7 +202,8 @@ static void find_names(struct warden *warden, struct names *names)
 
 	names->count = 0;
 	pthread_mutex_lock(&warden->lock);
-	for (const struct devfile *f = warden->files; f && names->count < FILES_MOST; f = f->next) {
+	for (const struct devfile *f = LIST_FIRST(&warden->files); f && names->count < FILES_MOST;
+	     f = LIST_NEXT(f, next)) {
 		char *name = names->name[names->count];
 		ssize_t length;
 
@@ -262,7 +264,7 @@ static void refresh(struct warden *warden)
 	struct names names;
 
 	find_names(warden, &names);
-	for (struct process *p = warden->processes; p; p = p->next) {
+	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next)) {
 		uint64_t bytes;
 
 		if (!p->managed_serial)
@@ -277,7 +279,7 @@ static void refresh(struct warden *warden)
 /* The serving thread's: nobody else changes the list. */
 static bool has_any(const struct warden *warden)
 {
-	for (const struct process *p = warden->processes; p; p = p->next)
+	for (const struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
 		if (p->managed_serial)
 			return true;
 	return false;
@@ -287,7 +289,7 @@ static struct process *largest(const struct warden *warden)
 {
 	struct process *most = NULL;
 
-	for (struct process *p = warden->processes; p; p = p->next)
+	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
 		if (!most || p->managed_bytes > most->managed_bytes)
 			most = p;
 	return most;
@@ -355,5 +357,5 @@ struct answer site_mmap_managed(struct site *site, uint64_t bytes)
 	}
 	site->process->managed_serial = site->file->serial;
 	set_managed(site->process, site->process->managed_bytes + bytes);
-	return PASS;
+	return CONTINUE;
 }

@@ -23,6 +23,7 @@ bool site_is_doorbell(const struct site *site, uint32_t memory)
 
 static void expected_free(struct warden *warden, struct expected_map *expected)
 {
+	LIST_REMOVE(expected, next);
 	if (expected->prepared >= 0)
 		close(expected->prepared);
 	warden_give_descriptors(warden, 1);
@@ -31,37 +32,28 @@ static void expected_free(struct warden *warden, struct expected_map *expected)
 
 void expected_gone(struct process *process)
 {
-	for (struct expected_map *e = process->expected, *next; e; e = next) {
-		next = e->next;
-		expected_free(process->warden, e);
-	}
-	process->expected = NULL;
+	while (!LIST_EMPTY(&process->expected))
+		expected_free(process->warden, LIST_FIRST(&process->expected));
 }
 
 void expected_forget(struct warden *warden, uint32_t client, uint32_t object)
 {
-	for (struct process *p = warden->processes; p; p = p->next)
-		for (struct expected_map **at = &p->expected, *found; (found = *at);) {
-			if (found->client == client && found->object == object) {
-				*at = found->next;
-				expected_free(warden, found);
-			} else {
-				at = &found->next;
-			}
-		}
+	struct expected_map *e, *after;
+
+	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
+		LIST_FOREACH_SAFE(e, &p->expected, next, after)
+			if (e->client == client && e->object == object)
+				expected_free(warden, e);
 }
 
 /* One a descriptor: what was prepared there before can no longer be mapped. */
 static void forget(struct process *process, int fd)
 {
-	for (struct expected_map **at = &process->expected, *found; (found = *at);) {
-		if (found->fd == fd) {
-			*at = found->next;
-			expected_free(process->warden, found);
-		} else {
-			at = &found->next;
-		}
-	}
+	struct expected_map *e, *after;
+
+	LIST_FOREACH_SAFE(e, &process->expected, next, after)
+		if (e->fd == fd)
+			expected_free(process->warden, e);
 }
 
 static int expect(struct process *process, const struct expected_map *what)
@@ -77,8 +69,7 @@ static int expect(struct process *process, const struct expected_map *what)
 		return -ENOMEM;
 	}
 	*expected = *what;
-	expected->next = process->expected;
-	process->expected = expected;
+	LIST_INSERT_HEAD(&process->expected, expected, next);
 	return 0;
 }
 
@@ -149,12 +140,14 @@ struct answer site_map_memory(struct site *site)
 	return map_memory(site);
 }
 
-static struct expected_map **find_expected(struct site *site, uint64_t bytes)
+static struct expected_map *find_expected(struct site *site, uint64_t bytes)
 {
-	for (struct expected_map **at = &site->process->expected; *at; at = &(*at)->next)
-		if ((!(*at)->is_doorbell || (*at)->bytes == bytes) &&
-		    ((*at)->fd == site->fd || bf_same_file((pid_t)site->request->pid, (*at)->fd, site->fd)))
-			return at;
+	struct expected_map *e;
+
+	LIST_FOREACH(e, &site->process->expected, next)
+		if ((!e->is_doorbell || e->bytes == bytes) &&
+		    (e->fd == site->fd || bf_same_file((pid_t)site->request->pid, e->fd, site->fd)))
+			return e;
 	return NULL;
 }
 
@@ -175,15 +168,13 @@ static int open_expected(struct site *site, const struct expected_map *expected)
 /* The mmap of a control file or of a GPU's. One that nothing was prepared for has nothing to find. */
 struct answer site_mmap(struct site *site, uint64_t bytes)
 {
-	struct expected_map **at = find_expected(site, bytes), *expected;
+	struct expected_map *expected = find_expected(site, bytes);
 
-	if (!at)
+	if (!expected)
 		return RETURN(-EINVAL);
-	expected = *at;
 	site->put_fd = open_expected(site, expected);
 	if (site->put_fd < 0)
 		return RETURN(site->put_fd);
-	*at = expected->next;
 	expected_free(site->warden, expected);
-	return PASS;
+	return CONTINUE;
 }

@@ -102,7 +102,7 @@ struct answer site_alloc_vidmem(struct site *site)
 	bytes = bytes_asked(site);
 	fits = ledger_claim(ledger, bytes_taken(bytes));
 	if (!fits && site_waits_for_room(site, bytes))
-		return (struct answer){ ANSWER_LATER, 0 };
+		return LATER;
 	if (!fits || !site_may_have(site, bytes))
 		return refuse_memory(site, bytes);
 	rc = site_perform(site);

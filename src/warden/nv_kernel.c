@@ -11,9 +11,9 @@
 
 #include "base/log.h"
 #include "base/own.h"
-#include "warden/hand.h"
 #include "warden/nv.h"
 #include "warden/nvml.h"
+#include "warden/proxy.h"
 
 enum { NV_MAJOR = 195, DRM_MAJOR = 226, OWNER_LIMIT_MS = 60000 };
 enum { CLASS_EVENT = 0x79, NOTIFIER_RC_ERROR = 37, ACTION_REPEAT = 2 };
@@ -106,45 +106,45 @@ static int kernel_open_kind(struct device *device, enum device_file kind)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The owner opens it: what it opens takes no ioctl (hand_forbid_ioctls). */
-static int kernel_open_for_map(struct device *device, struct hand *owner, enum device_file kind)
+/* The owner opens it: what it opens takes no ioctl (proxy_forbid_ioctls). */
+static int kernel_open_for_map(struct device *device, struct proxy *owner, enum device_file kind)
 {
 	char path[32];
 	uint64_t args[6] = { (uint64_t)AT_FDCWD, (uintptr_t)path_of_kind(device, kind, path, sizeof(path)),
 			     O_RDWR | O_CLOEXEC };
 
-	return (int)hand_call(owner, OWNER_LIMIT_MS, SYS_openat, args);
+	return (int)proxy_call(owner, OWNER_LIMIT_MS, SYS_openat, args);
 }
 
-static int owner_ioctl(struct hand *owner, int fd, uint32_t cmd, void *arg)
+static int owner_ioctl(struct proxy *owner, int fd, uint32_t cmd, void *arg)
 {
 	uint64_t args[6] = { (uint64_t)fd, cmd, (uintptr_t)arg };
 	long rc;
 
 	do
-		rc = hand_call(owner, OWNER_LIMIT_MS, SYS_ioctl, args);
+		rc = proxy_call(owner, OWNER_LIMIT_MS, SYS_ioctl, args);
 	while (rc == -EINTR || rc == -EAGAIN);
 	return rc < 0 ? (int)rc : 0;
 }
 
-static int kernel_call_as(struct device *device, struct hand *owner, int fd, uint32_t nr, void *arg,
+static int kernel_call_as(struct device *device, struct proxy *owner, int fd, uint32_t nr, void *arg,
 			  uint32_t size)
 {
 	(void)device;
 	return owner_ioctl(owner, fd, (uint32_t)_IOC(_IOC_READ | _IOC_WRITE, 'F', nr, size), arg);
 }
 
-static int kernel_managed_call(struct device *device, struct hand *owner, int fd, uint32_t cmd, void *arg)
+static int kernel_managed_call(struct device *device, struct proxy *owner, int fd, uint32_t cmd, void *arg)
 {
 	(void)device;
 	return owner_ioctl(owner, fd, cmd, arg);
 }
 
-static int kernel_adopt(struct device *device, struct hand *owner, struct bf_error *err)
+static int kernel_adopt(struct device *device, struct proxy *owner, struct bf_error *err)
 {
 	(void)device;
 	(void)err;
-	hand_forbid_ioctls(owner); /* where the kernel can: docs/security.md says what is open otherwise */
+	proxy_forbid_ioctls(owner); /* where the kernel can: docs/security.md says what is open otherwise */
 	return 0;
 }
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "soft/link/link.h"
-#include "warden/hand.h"
 #include "warden/nv.h"
+#include "warden/proxy.h"
 
 /* From the connection, not from the folder: a program of the same user can put a socket of its own there, and would then
  * answer the calls of every vGPU. */
@@ -63,23 +63,24 @@ static int soft_open_kind(struct device *device, enum device_file kind)
 	return soft_open(nv_of(device), kind == DEVICE_FILE_CONTROL ? NV_MINOR_CONTROL : (int)device->index);
 }
 
-static int soft_open_for_map(struct device *device, struct hand *owner, enum device_file kind)
+static int soft_open_for_map(struct device *device, struct proxy *owner, enum device_file kind)
 {
 	(void)owner;
 	return soft_open_kind(device, kind);
 }
 
-static int soft_call_as(struct device *device, struct hand *owner, int fd, uint32_t nr, void *arg,
+static int soft_call_as(struct device *device, struct proxy *owner, int fd, uint32_t nr, void *arg,
 			uint32_t size)
 {
 	(void)device;
-	return link_call_for(fd, hand_pid(owner), nr, arg, size);
+	return link_call_for(fd, proxy_pid(owner), nr, arg, size);
 }
 
-static int soft_map_file(struct device *device, struct hand *owner, int file, uint64_t bytes, uint64_t offset)
+static int soft_map_file(struct device *device, struct proxy *owner, int file, uint64_t bytes,
+			 uint64_t offset)
 {
 	(void)device;
-	return link_map_file(file, hand_pid(owner), bytes, offset);
+	return link_map_file(file, proxy_pid(owner), bytes, offset);
 }
 
 /* What libcuda.so.1 of the software GPU needs besides what it shares with the real one. */

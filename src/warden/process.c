@@ -45,8 +45,7 @@ static struct process *process_new(struct warden *warden, const struct run *run,
 		free(process);
 		return NULL;
 	}
-	process->next = warden->processes;
-	warden->processes = process;
+	LIST_INSERT_HEAD(&warden->processes, process, next);
 	bf_log(BF_LOG_DEBUG, "process %d is here", pid);
 	return process;
 }
@@ -54,14 +53,14 @@ static struct process *process_new(struct warden *warden, const struct run *run,
 void warden_end_processes(struct warden *warden, const char *why)
 {
 	pthread_mutex_lock(&warden->lock);
-	for (struct process *p = warden->processes; p; p = p->next)
+	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
 		process_end(p, why);
 	pthread_mutex_unlock(&warden->lock);
 }
 
 struct process *process_by_pid(const struct warden *warden, pid_t pid)
 {
-	for (struct process *p = warden->processes; p; p = p->next)
+	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
 		if (p->pid == pid)
 			return p;
 	return NULL;
@@ -72,7 +71,7 @@ bool warden_has_processes(struct warden *warden)
 	bool has;
 
 	pthread_mutex_lock(&warden->lock);
-	has = warden->processes;
+	has = !LIST_EMPTY(&warden->processes);
 	pthread_mutex_unlock(&warden->lock);
 	return has;
 }
@@ -109,11 +108,7 @@ struct process *process_of(struct warden *warden, const struct run *run, pid_t t
 /* Its files are closed when the last copies of them are, which may be another process's: file.c. */
 void process_gone(struct warden *warden, struct process *process)
 {
-	struct process **at;
-
-	for (at = &warden->processes; *at != process; at = &(*at)->next)
-		;
-	*at = process->next;
+	LIST_REMOVE(process, next);
 	if (warden->last_process == process)
 		warden->last_process = NULL;
 	channels_leave_gate(warden, process);

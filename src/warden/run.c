@@ -19,7 +19,7 @@ enum { AGAIN_NS = 10000000 };
 
 static struct run *run_by_number(const struct warden *warden, uint32_t number)
 {
-	for (struct run *r = warden->runs; r; r = r->next)
+	for (struct run *r = LIST_FIRST(&warden->runs); r; r = LIST_NEXT(r, next))
 		if (r->number == number)
 			return r;
 	return NULL;
@@ -27,7 +27,7 @@ static struct run *run_by_number(const struct warden *warden, uint32_t number)
 
 struct run *run_by_serial(const struct warden *warden, uint64_t serial)
 {
-	for (struct run *r = warden->runs; r; r = r->next)
+	for (struct run *r = LIST_FIRST(&warden->runs); r; r = LIST_NEXT(r, next))
 		if (r->serial == serial)
 			return r;
 	return NULL;
@@ -55,8 +55,7 @@ static int run_add(struct warden *warden, uint32_t number, int listener, const s
 	run->listener = listener;
 	if (reach)
 		run->reach = *reach;
-	run->next = warden->runs;
-	warden->runs = run;
+	LIST_INSERT_HEAD(&warden->runs, run, next);
 	return 0;
 }
 
@@ -76,32 +75,23 @@ int warden_add_run(struct warden *warden, uint32_t run, int listener, const stru
 
 static void drop_deferred(struct warden *warden, const struct run *run)
 {
-	struct deferred **at = &warden->deferred, *found;
+	struct deferred *d, *after;
 
-	while ((found = *at)) {
-		if (found->run == run) {
-			*at = found->next;
-			free(found);
-		} else {
-			at = &found->next;
+	STAILQ_FOREACH_SAFE(d, &warden->deferred, next, after)
+		if (d->run == run) {
+			STAILQ_REMOVE(&warden->deferred, d, deferred, next);
+			free(d);
 		}
-	}
-	warden->deferred_end = at;
 }
 
 void run_gone(struct warden *warden, struct run *run)
 {
-	struct run **at;
-
-	for (at = &warden->runs; *at && *at != run; at = &(*at)->next)
-		;
-	if (*at)
-		*at = run->next;
+	LIST_REMOVE(run, next);
 	drop_deferred(warden, run);
-	for (struct process *p = warden->processes; p; p = p->next)
+	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
 		if (p->run == run->number)
 			process_cut(p);
-	/* By name: somebody else may have the listener open as well, and then closing ours would not do it. */
+	/* Removed by name: another process may have the listener open as well, and then closing ours would not remove it. */
 	epoll_ctl(warden->epoll, EPOLL_CTL_DEL, run->listener, NULL);
 	close(run->listener);
 	free(run);
@@ -113,8 +103,8 @@ static void wait_until_unused(struct warden *warden, const struct run *run)
 	while (warden->busy_run == run) {
 		struct timespec until;
 
-		if (warden->arm)
-			hand_stop(warden->arm);
+		if (warden->access)
+			proxy_stop(warden->access);
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_nsec += AGAIN_NS;
 		if (until.tv_nsec >= 1000000000) {
@@ -130,7 +120,7 @@ void warden_end_run(struct warden *warden, uint32_t number, const char *why)
 	struct run *run;
 
 	pthread_mutex_lock(&warden->lock);
-	for (struct process *p = warden->processes; p; p = p->next)
+	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
 		if (p->run == number)
 			process_end(p, why);
 	run = run_by_number(warden, number);

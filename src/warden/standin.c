@@ -10,6 +10,7 @@
 
 static void standin_free(struct warden *warden, struct standin *standin)
 {
+	LIST_REMOVE(standin, next);
 	close(standin->kept_fd);
 	warden_give_descriptors(warden, 1);
 	free(standin);
@@ -17,14 +18,11 @@ static void standin_free(struct warden *warden, struct standin *standin)
 
 static void forget(struct process *process, int as_fd)
 {
-	for (struct standin **at = &process->standins, *found; (found = *at);) {
-		if (found->as_fd == as_fd) {
-			*at = found->next;
-			standin_free(process->warden, found);
-		} else {
-			at = &found->next;
-		}
-	}
+	struct standin *s, *after;
+
+	LIST_FOREACH_SAFE(s, &process->standins, next, after)
+		if (s->as_fd == as_fd)
+			standin_free(process->warden, s);
 }
 
 /* A file that is not one of ours has nothing that would have to be kept, but for a GPU's with events. */
@@ -77,8 +75,7 @@ int standin_put(struct site *site)
 	if (!rc)
 		forget(process, site->fd);
 	if (!rc && kept) {
-		kept->next = process->standins;
-		process->standins = kept;
+		LIST_INSERT_HEAD(&process->standins, kept, next);
 	}
 	pthread_mutex_unlock(&site->warden->lock);
 	return rc;
@@ -86,6 +83,6 @@ int standin_put(struct site *site)
 
 void standins_gone(struct process *process)
 {
-	while (process->standins)
-		forget(process, process->standins->as_fd);
+	while (!LIST_EMPTY(&process->standins))
+		standin_free(process->warden, LIST_FIRST(&process->standins));
 }

@@ -1,9 +1,9 @@
-/* What the files of this module share. Private to the module.
+/* Shared by the files of this module, and private to it.
  *
- * Who may change what: the records of programs (processes, files, clients, maps) are made and freed by the thread in
- * warden_work alone, under the lock; other threads read them under the lock. So that thread may keep a pointer to a
- * record while it does not hold the lock, which it must not hold while it touches a program: its memory, its descriptors,
- * its entries in /proc that may wait. */
+ * Only the thread in warden_work makes and frees the records of programs (processes, files, clients, maps), and it does so
+ * under warden::lock. Other threads read them under the lock. So the thread in warden_work may keep a pointer to a record
+ * while it does not hold the lock. It must not hold the lock while it accesses a program: the program's memory, its
+ * descriptors, and its files in /proc that may block. */
 #ifndef BELFRY_WARDEN_STATE_H
 #define BELFRY_WARDEN_STATE_H
 
@@ -11,36 +11,36 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/list.h"
 #include "rm/tables.h"
-#include "warden/hand.h"
 #include "warden/ledger.h"
+#include "warden/proxy.h"
 #include "warden/warden.h"
 
-/* A doorbell page that a program rings in place of the GPU's. */
+/* A page that a program writes to in place of the GPU's doorbell page. */
 struct doorbell {
-	uint32_t client, object; /* the program's own, for which it stands */
+	uint32_t client, object; /* the doorbell object that it replaces */
 	volatile uint32_t *page;
 	uint64_t bytes;
 	struct gate_bell *bell;
-	struct doorbell *next; /* process::doorbells */
+	LIST_ENTRY(doorbell) next; /* process::doorbells */
 };
 
-/* The program was told that something is ready to be mapped through this descriptor. */
+/* A mapping that the driver has prepared: the program's next mmap of this descriptor makes it. */
 struct expected_map {
 	int fd;		/* in the program */
-	uint64_t bytes; /* of a doorbell: exactly */
+	uint64_t bytes; /* of a doorbell: the only size that may be mapped */
 	bool is_doorbell;
 	uint32_t client, object;
-	int prepared;		   /* the driver's file that maps it; -1 for a doorbell */
-	struct expected_map *next; /* process::expected */
+	int prepared;		       /* the driver's file that maps it; -1 for a doorbell */
+	LIST_ENTRY(expected_map) next; /* process::expected */
 };
 
-/* A file of ours at a descriptor of the program's, put there for one mmap. The program's own file is kept, so that it
- * is not closed by that. */
+/* A file of the warden that replaces a descriptor of the program for one mmap. The program's own file is kept open. */
 struct standin {
 	int as_fd;
 	int kept_fd;
-	struct standin *next; /* process::standins */
+	LIST_ENTRY(standin) next; /* process::standins */
 };
 
 enum { PROCESS_FILES = 1024 };
@@ -50,47 +50,48 @@ struct process {
 	uint64_t serial;
 	uint32_t run; /* run::number */
 	pid_t pid;
-	int64_t uid; /* its effective user when it was met */
+	int64_t uid; /* its effective user at its first call */
 	int pidfd;
-	struct warden_reach reach; /* of its run; no functions: directly */
+	struct warden_reach reach; /* of its run; NULL functions: accessed directly */
 	int memory_fd;		   /* /proc/PID/mem, or -1 */
-	bool is_ending;		   /* we killed it */
-	uint64_t managed_serial;   /* of the managed-memory file that it maps; 0: it has mapped none */
+	bool is_ending;		   /* the warden killed it */
+	uint64_t managed_serial;   /* of the managed-memory file that it maps; 0: none */
 	uint64_t event_files[PROCESS_FILES /
-			     64]; /* its descriptors of a GPU's file that events were asked for on: bits */
+			     64]; /* a bit for each descriptor of a GPU file that has events enabled */
 	struct gate_program *gate;
-	struct doorbell *doorbells;
-	struct standin *standins;
-	struct expected_map *expected;
+	LIST_HEAD(, doorbell) doorbells;
+	LIST_HEAD(, standin) standins;
+	LIST_HEAD(, expected_map) expected;
 	uint64_t managed_bytes;
-	struct process *next; /* warden::processes */
+	LIST_ENTRY(process) next; /* warden::processes */
 };
 
-/* Memory that is kept by something other than an object: an export in a file, a mapping in a managed-memory space. */
+/* A reference to memory that is not an object: an export in a file, or a mapping in a managed-memory space. */
 struct kept_block {
-	struct ledger_block *block; /* NULL: a range of addresses, without a mapping */
-	uint64_t base, bytes;	    /* of a mapping, or of a range */
+	struct ledger_block *block; /* NULL: a reserved address range without a mapping */
+	uint64_t base, bytes;	    /* of the mapping or the range */
 	uint32_t index;		    /* of an export */
-	struct kept_block *next;
+	LIST_ENTRY(kept_block) next;
 };
 
-/* A device file as a program has it. What the program has is the reading end of a pipe, which takes no driver's call;
- * the driver's file is ours. So nothing that the program does with its descriptor, or whom it gives it to, reaches the
- * driver but through us; and the pipe tells when the last copy of it is closed. */
+/* A device file that a program has opened. The program has the reading end of a pipe, which accepts no driver call; the
+ * warden has the driver's file. So the program, or a process to which it passes the descriptor, reaches the driver through
+ * the warden only. The pipe reports when the last copy of the reading end is closed. */
 struct devfile {
 	uint64_t serial;       /* of the pipe */
-	uint64_t event_serial; /* of the driver's file, once the program has asked for events on it; 0: not */
+	uint64_t event_serial; /* of the driver's file, once the program has enabled events on it; 0: not */
 	dev_t device;	       /* of the pipe, as is the inode */
 	uint64_t inode;
-	int pipe_fd;		 /* our end: an error is reported when the other end is closed */
-	int fd;			 /* the driver's file */
-	enum device_file kind;	 /* CONTROL or MANAGED */
-	bool is_shown;		 /* the driver's file was put into a program for an mmap */
-	bool is_linked;		 /* CONTROL: others are registered with it, and keep it open in the driver */
-	uint64_t linked_to;	 /* the serial of the file that it is registered with itself; 0: none */
-	struct kept_block *kept; /* CONTROL: exports; MANAGED: external mappings */
-	uint64_t left_bytes; /* MANAGED: mapped by processes that have ended; others may share their memory */
-	struct devfile *next; /* warden::files */
+	int pipe_fd;	       /* the writing end: poll reports an error when the reading end is closed */
+	int fd;		       /* the driver's file */
+	enum device_file kind; /* CONTROL or MANAGED */
+	bool is_shown;	       /* the driver's file was put into a program for an mmap */
+	bool is_linked;	    /* CONTROL: other files are registered with it and keep it open in the driver */
+	uint64_t linked_to; /* the serial of the file with which it is registered; 0: none */
+	LIST_HEAD(, kept_block) kept; /* CONTROL: exports; MANAGED: external mappings */
+	uint64_t
+		left_bytes; /* MANAGED: mapped by processes that have ended; the memory may be shared with others */
+	LIST_ENTRY(devfile) next; /* warden::files */
 };
 
 /* An RM client. It lives as long as its control file. */
@@ -100,149 +101,148 @@ struct client {
 	int64_t uid; /* of that process */
 	struct devfile *file;
 	uint32_t device;
-	uint32_t subdevice;  /* through which its channels are stopped; 0: it has none, and no channels */
-	struct client *next; /* warden::clients */
+	uint32_t
+		subdevice; /* its channels are stopped through this object; 0: there is none, and there are no channels */
+	LIST_ENTRY(client) next; /* warden::clients */
 };
 
-/* Kept with a ledger object of kind CHANNEL. */
+/* Attached to a ledger object of kind CHANNEL. */
 struct channel {
 	struct client *client;
-	struct process *process; /* whose bells ring it; gone when gate is NULL */
+	struct process *process; /* whose doorbells ring it; not valid if gate is NULL */
 	struct view *view;
-	struct device_view page; /* what the GPU reads */
-	struct view *notifier;	 /* where the driver writes that it had to end the channel; NULL: not known */
+	struct device_view page; /* the USERD page that the GPU reads */
+	struct view *notifier;	 /* where the driver writes an error that ends the channel; NULL: not known */
 	bool is_fault_told;
 	struct gate_channel *gate;
 	uint32_t token;
-	uint64_t idle_at; /* what had been passed on when it was last found to have nothing to do: idle.c */
+	uint64_t idle_at; /* the count of submissions passed on when it was last found idle: idle.c */
 };
 
-/* A program's memory, seen from here; several channels keep their USERD in one. */
+/* A mapping of a program's memory in the GPU server. Several channels may have their USERD in one memory object. */
 struct view {
 	uint32_t client, memory;
-	struct ledger_block *block; /* kept as long as we see it; NULL: not device memory */
+	struct ledger_block *block; /* referenced while it is mapped; NULL: not device memory */
 	struct device_view seen;
 	unsigned users;
-	struct view *next; /* warden::views */
+	LIST_ENTRY(view) next; /* warden::views */
 };
 
-/* Kept with a ledger object of kind GROUP, from when there is something to keep. */
+/* Attached to a ledger object of kind GROUP when it is first needed. */
 struct group {
 	bool is_fault_told;
 	uint64_t had_ns;
 	uint64_t turns_seen;   /* see warden_turns */
-	uint64_t timeslice_us; /* its own, from its beginning on; 0: none */
+	uint64_t timeslice_us; /* set by the ctx_init hook; 0: none */
 	int interleave;	       /* likewise; -1: none */
 };
 
-/* Programs with one listener. Records go when it is over. */
+/* The programs of one seccomp listener. */
 struct run {
 	uint32_t number;
 	uint64_t serial;
 	int listener;
 	struct warden_reach reach;
-	bool has_hidden;  /* a program of it hides its files, and that was said */
-	struct run *next; /* warden::runs */
+	bool has_hidden;      /* a program of it is not dumpable, and that was logged */
+	LIST_ENTRY(run) next; /* warden::runs */
 };
 
 struct deferred {
 	struct seccomp_notif request;
-	bool has_asked;	       /* for room, and waits for that */
-	struct run *run;       /* on whose listener it is answered */
-	struct deferred *next; /* warden::deferred */
+	bool has_asked;		     /* it waits for memory: the make_room hook was called */
+	struct run *run;	     /* answered on this run's listener */
+	STAILQ_ENTRY(deferred) next; /* warden::deferred */
 };
 
 struct warden {
-	int epoll; /* an event's data is the serial of a run, a process or a file: no two ever have the same */
-	int wake;  /* an eventfd: deferred calls are to be looked at again */
+	int epoll; /* an event's data is the serial of a run, a process or a file; serials are never reused */
+	int wake;  /* an eventfd: deferred calls must be handled again */
 	struct device *device;
 	struct gate *gate;
 	struct gate_vgpu *gate_vgpu;
-	struct hand *owner; /* makes the clients: the driver knows the vGPU by its number */
-	/* Touches programs. Replaced, by the thread in warden_work, when a program has kept it waiting too long; so that
-	 * others may stop it, it is changed under the lock. */
-	struct hand *arm;
+	struct proxy *owner; /* makes the RM clients: the driver knows the vGPU by this process ID */
+	/* Accesses the memory and descriptors of programs. The thread in warden_work replaces it, under the lock, when a
+	 * program has not answered in time. Any thread that has the lock may stop it. */
+	struct proxy *access;
 
 	pthread_mutex_t lock; /* of what follows */
-	pthread_cond_t idle;  /* busy_run has changed */
+	pthread_cond_t idle;  /* signalled when busy_run changes */
 	uint64_t last_serial;
-	struct run *runs;
-	struct run *busy_run; /* in use by the thread in warden_work, and so not to be freed */
+	LIST_HEAD(, run) runs;
+	struct run *busy_run; /* used by the thread in warden_work: must not be freed */
 	struct ledger *ledger;
 	struct warden_options options;
-	struct process *processes;
+	LIST_HEAD(, process) processes;
 	pid_t last_tid; /* of last_process: process.c */
 	struct process *last_process;
-	struct devfile *files;
-	unsigned descriptors,
-		descriptors_max; /* of ours that its programs have us hold, and how many there may be */
-	struct client *clients;
-	struct view *views;
-	struct deferred *deferred, **deferred_end;
-	bool is_silent; /* its driver does not say whether a channel has work */
+	LIST_HEAD(, devfile) files;
+	unsigned descriptors, descriptors_max; /* that the warden holds for its programs, and their limit */
+	LIST_HEAD(, client) clients;
+	LIST_HEAD(, view) views;
+	STAILQ_HEAD(, deferred) deferred;
+	bool is_silent; /* the driver does not report whether a channel has work */
 	uint32_t channels, next_page_handle;
-	unsigned surplus_seen; /* audits in a row that found more memory than was given */
+	unsigned
+		surplus_seen; /* consecutive audits in which the driver counted more memory than the ledger */
 	uint64_t calls, refusals, unknown, continued;
-	uint64_t gone_groups_ns; /* that groups had which are no more */
+	uint64_t gone_groups_ns; /* GPU time of groups that were freed */
 	struct warden_unknown unknowns[WARDEN_UNKNOWNS];
-
-	/* Of is_held and is_stopped, and of moving the gate as they say. Held for as long as the gate takes and no longer;
-	 * taken after `lock`. is_stopped changes only under both, so that either is enough to read it. */
-	pthread_mutex_t turn_lock;
-	bool is_held, is_stopped;
 };
 
-/* A piece of the program's memory, as it was when it was fetched and as it shall be. */
+/* A copy of a piece of the program's memory: as it was fetched, and as it is to be stored. */
 struct copy {
 	uint64_t at;
 	uint32_t bytes;
-	uint8_t *now, *before; /* one allocation, with room to spare behind `now` */
+	uint8_t *now, *before; /* one allocation, with padding behind `now` */
 };
 
 enum { SITE_LISTS = 3 };
 
-/* One notification: fetched without the lock, decided under it, stored without it. */
+/* One notification. Its arguments are fetched without the lock, the decision is made under it, and the results are stored
+ * without it. */
 struct site {
 	struct warden *warden;
 	struct run *run;
 	const struct seccomp_notif *request;
 	struct process *process;
-	int fd; /* the file the call is made on, in the program */
+	int fd; /* the descriptor of the call, in the program */
 	enum device_file kind;
-	int unseen;	      /* why the file cannot be looked at, or 0 */
+	int unseen;	      /* the error if the file cannot be examined, or 0 */
 	struct devfile *file; /* kinds CONTROL and MANAGED */
-	bool is_in_place;     /* the driver's own file of it is at `fd` already */
-	int gpu_fd;	      /* kind GPU: the program's own file, held for this call; -1 */
+	bool is_in_place;     /* the driver's file is at `fd` already */
+	int gpu_fd;	      /* kind GPU: a copy of the program's descriptor for this call; -1: none */
 	struct rm_call call;
-	const struct rm_control *control;  /* of a control: what is known of it; NULL: nothing */
-	bool is_permitted;		   /* nothing is known of it, and it may be made all the same */
-	const struct rm_uvm_call *managed; /* of a call of the managed-memory device's */
+	const struct rm_control *control;  /* of a control: its entry in the allowlist; NULL: none */
+	bool is_permitted;		   /* it is not in the allowlist, and the operator permits it */
+	const struct rm_uvm_call *managed; /* of a call to the managed-memory device */
 	struct copy arg, params, lists[SITE_LISTS];
 	uint32_t rights[16];
-	int named_fd; /* a file that the call names, in the program; -1: none */
+	int named_fd; /* a descriptor in the call's arguments, in the program; -1: none */
 	enum device_file named_kind;
-	struct devfile *named; /* that file, if it is one of ours */
-	int put_fd;	       /* a file of ours to be put at `fd` before the mmap goes on; -1: none */
-	bool is_put;	       /* it is there */
-	bool has_reopened;     /* its memory_fd: once is enough */
-	bool has_asked;	       /* for room: likewise */
+	struct devfile *named; /* that file, if it is one of the warden's */
+	int put_fd;	       /* a file to be put at `fd` before the mmap continues; -1: none */
+	bool is_put;	       /* put_fd is at `fd` */
+	bool has_reopened;     /* memory_fd was opened again for this call, which is done once */
+	bool has_asked;	       /* the make_room hook was called for this call, which is done once */
 };
 
 enum answer_kind {
-	ANSWER_PASS,   /* let the kernel do it */
-	ANSWER_RETURN, /* value is the call's result, or -errno */
-	ANSWER_MAKE, /* make the call as it is, without the lock: it changes nothing that the lock is for, and may take long */
-	ANSWER_LATER, /* none now: kept until the vGPU is resumed or room was made, or nobody waits for it any more */
+	ANSWER_CONTINUE, /* the kernel makes the call */
+	ANSWER_RETURN,	 /* value is the call's result, or -errno */
+	ANSWER_MAKE, /* make the call without the lock: it changes nothing that the lock protects, and may take long */
+	ANSWER_LATER, /* no answer now: the call is deferred until the vGPU is resumed or memory was freed, or its caller is gone */
 };
 struct answer {
 	enum answer_kind kind;
 	long value;
 };
-#define PASS ((struct answer){ ANSWER_PASS, 0 })
+#define CONTINUE ((struct answer){ ANSWER_CONTINUE, 0 })
 #define RETURN(rc) ((struct answer){ ANSWER_RETURN, (rc) })
+#define LATER ((struct answer){ ANSWER_LATER, 0 })
 #define MAKE ((struct answer){ ANSWER_MAKE, 0 })
 
-/* Names of ours in a program's client. Libraries begin theirs at 0x5c000000 (recorded); programs cannot use these. */
+/* Handles of the warden's own objects in a program's client. Libraries begin theirs at 0x5c000000 (recorded). Programs cannot
+ * use the warden's. */
 enum {
 	OWN_HANDLE_FIRST = 0x5bf00000,
 	OWN_HANDLE_LAST = 0x5bffffff,
@@ -252,21 +252,25 @@ static inline bool is_own_handle(uint32_t handle)
 	return handle >= OWN_HANDLE_FIRST && handle <= OWN_HANDLE_LAST;
 }
 
-/* What follows is called under warden::lock, unless it says otherwise. */
+/* The functions below are called under warden::lock, unless a comment says otherwise. */
 
 /* warden.c */
-/* Have an epoll event of `fd` say this serial. */
+/* Watch `fd` with epoll under a new serial. */
 int warden_watch(struct warden *warden, int fd, uint64_t *serial);
-/* Whether that many more of our descriptors may be held for the vGPU's programs; and some fewer are. */
+/* Count descriptors that the warden holds for the vGPU's programs. False: that would exceed the limit. */
 bool warden_take_descriptors(struct warden *warden, unsigned count);
 void warden_give_descriptors(struct warden *warden, unsigned count);
-void warden_wake(struct warden *warden);       /* the thread in warden_work: with or without the lock */
-bool site_is_waiting(const struct site *site); /* for our answer; with or without the lock */
+/* Have the thread in warden_work handle deferred calls. With or without the lock. */
+void warden_wake(struct warden *warden);
+
+/* serve.c */
+/* Whether the caller still waits for the answer. With or without the lock. */
+bool site_is_waiting(const struct site *site);
 bool site_defer(const struct site *site);
 
 /* run.c */
 struct run *run_by_serial(const struct warden *warden, uint64_t serial);
-/* Its listener has hung up, or is to be closed. */
+/* Close the listener and free the run. */
 void run_gone(struct warden *warden, struct run *run);
 
 /* process.c */
@@ -275,75 +279,75 @@ void process_gone(struct warden *warden, struct process *process);
 bool process_has_exited(const struct process *process);
 void process_end(struct process *process, const char *why);
 struct process *process_by_pid(const struct warden *warden, pid_t pid);
-/* The run is over: what it had to reach its processes is not to be used any more. */
+/* The run has ended: its warden_reach must not be used any more. */
 void process_cut(struct process *process);
 
-/* touch.c: without the lock. Everything here goes through warden::arm, with a limit: a program that keeps it waiting is
- * ended. */
-/* What the kernel knows of a file by itself: a file system of the program's own (FUSE) is not asked. 0, or why not. */
+/* touch.c: called without the lock. All accesses go through warden::access and have a time limit. A program that exceeds it is
+ * killed. */
+/* The attributes of a file that the kernel has cached: a FUSE file system of the program is not asked. 0 or -errno. */
 int file_look(int folder, const char *path, struct stat *st);
-/* The program's own file, held by us; -errno, also if it is not a device's or a pipe. Looks in the calling thread's
- * table. */
+/* A copy of the program's descriptor, from the calling thread's descriptor table; -errno, also if it is neither a device file
+ * nor a pipe. */
 int site_take_file(struct site *site, int fd);
-/* The program's memory: 0, or -EFAULT if not all of it could be moved. */
+/* Read and write the program's memory: 0, or -EFAULT if not all bytes could be copied. */
 int site_peek(struct site *site, uint64_t at, void *to, size_t bytes);
 int site_poke(struct site *site, uint64_t at, const void *from, size_t bytes);
-/* Put a file of ours at a descriptor of the program's. */
+/* Install a file at this descriptor of the program. */
 int site_set_fd(const struct site *site, int file, int as);
-/* The same at a descriptor that was free: its number, or -errno. */
+/* Install a file at a free descriptor: its number, or -errno. */
 int site_give_fd(const struct site *site, int file, bool is_cloexec);
 /* The beginning of a path in the program's memory. */
 int site_peek_path(struct site *site, uint64_t at, char *to, size_t room);
-/* A file of /proc/PID, whole: to be freed; NULL if it cannot be had, or has more bytes. */
+/* The contents of a file in /proc/PID, to be freed; NULL if it cannot be read or is larger. */
 char *process_read(struct process *process, const char *name, size_t most_bytes);
 
-/* fetch.c: without the lock */
-int site_fetch_managed(struct site *site); /* a call of the managed-memory device's */
-/* Take what the call names out of the program's memory, and the files it names. 0, or the call's -errno. */
+/* fetch.c: called without the lock */
+/* Copy the arguments of a call, and take the files that it names. 0, or the call's -errno. */
 int site_fetch(struct site *site);
-/* Write back what has changed. */
+int site_fetch_managed(struct site *site); /* a call to the managed-memory device */
+/* Write the bytes that have changed back to the program. */
 int site_store(struct site *site);
-void site_drop(struct site *site); /* what was fetched; any time */
+void site_drop(struct site *site); /* free the copies */
 
 /* file.c */
 struct devfile *devfile_by_serial(const struct warden *warden, uint64_t serial);
-/* Which of our files is at a descriptor of the program's; *kind says what is there. Without the lock. 0, or why it cannot
- * be looked at. */
+/* What a descriptor of the program refers to: *kind, and *file if it is one of the warden's. Without the lock. 0, or the error
+ * if it cannot be examined. */
 int site_look(struct site *site, int fd, enum device_file *kind, struct devfile **file);
 bool site_is_in_place(const struct site *site); /* whether the driver's own file is at site::fd */
-/* Put one of ours where the program has a device file that it opened itself. Without the lock. NULL: *rc says why. */
+/* Replace a device file that the program opened itself by a pipe. Without the lock. NULL: *rc is the error. */
 struct devfile *site_adopt(struct site *site, int fd, enum device_file kind, int *rc);
-/* The program opens a file: whether it is one of the device's, by its name; and give it one of ours. Without the lock. */
+/* An open call of the program: whether its path names a device file, and the pipe in its place. Without the lock. */
 int site_look_at_path(struct site *site, enum device_file *kind);
 struct answer site_open(struct site *site, enum device_file kind);
-/* The program has asked for events on it; there is one; the program has fetched one. */
+/* The program enables events on the file; an event is pending; the program has fetched an event. */
 void devfile_watch_events(struct warden *warden, struct devfile *file);
 void devfile_event(struct devfile *file);
 void devfile_take_event(struct warden *warden, struct devfile *file);
-/* The last copy of it is closed. Takes and lets go of the lock. */
+/* The last copy is closed. Called without the lock. */
 void devfile_gone(struct warden *warden, struct devfile *file);
-/* Keep a block for an export or a mapping; let go of what was kept for mappings that begin there. */
+/* Add a reference for an export or a mapping; drop those of mappings that begin in this range. */
 int devfile_keep(struct devfile *file, const struct kept_block *what);
-/* Nothing is mapped in that range any more, of whatever was mapped there. */
+/* The range is unmapped: mappings that overlap it are trimmed or dropped. */
 void devfile_unmapped(struct devfile *file, struct ledger *ledger, uint64_t base, uint64_t bytes);
-void devfile_unkeep(struct devfile *file, struct ledger *ledger); /* what was kept last */
+void devfile_unkeep(struct devfile *file, struct ledger *ledger); /* drop the newest reference */
 void devfile_drop(struct devfile *file, struct ledger *ledger, uint64_t base, uint64_t bytes);
 const struct kept_block *devfile_export(const struct devfile *file, uint32_t index);
 
 /* client.c */
 struct client *client_find(const struct warden *warden, uint32_t handle);
-/* Another client that a call names. Users of one vGPU do not share objects: the driver would let them, since all clients
- * of a vGPU are one process's. */
+/* Another client that a call names; NULL if it belongs to another user. The driver would let users of one vGPU share objects,
+ * because all clients of a vGPU belong to one process. */
 struct client *client_of_user(const struct site *site, uint32_t handle);
-bool client_has_room(const struct warden *warden);	       /* for one more */
+bool client_has_room(const struct warden *warden);	       /* whether another client may be made */
 struct client *client_add(struct site *site, uint32_t handle); /* NULL: out of memory */
 void client_gone(struct warden *warden, struct client *client);
-/* A control on an object of the client's, through its own control file: 0, -errno, or the driver's status. */
+/* Make a control on an object of the client, through its control file: 0, -errno, or the driver's status. */
 int client_control(struct warden *warden, struct client *client, uint32_t object, uint32_t cmd, void *params,
 		   uint32_t size);
-/* How long a group of the client's has had the GPU; device_ops::time_of must be there. */
+/* The GPU time of a channel group; only if device_ops::time_of is set. */
 int client_group_time(struct warden *warden, struct client *client, uint32_t group, uint64_t *gpu_ns);
-/* Any call that names the client, the same way; *status is where the driver's status is in the argument. */
+/* Make any other call that names the client; `status` points to the driver's status in the argument. */
 int client_call(struct warden *warden, struct client *client, uint32_t nr, void *arg, uint32_t size,
 		const uint32_t *status);
 uint64_t warden_driver_bytes(struct warden *warden);
@@ -351,26 +355,26 @@ uint64_t warden_named_bytes(const struct warden *warden);
 uint64_t process_named_bytes(const struct process *process);
 bool process_has_class(const struct process *process, uint32_t class_id);
 
-/* call.c: one handler a verb */
+/* call.c: one handler for each kind of driver call */
 struct answer site_call(struct site *site);
 struct answer site_refuse(struct site *site, uint32_t status, const char *why);
-/* Tell the program the driver's status, as the driver would. */
+/* Return a driver status to the program. */
 struct answer site_status(struct site *site, uint32_t status);
-/* The driver's status in our copy of the argument. */
+/* The driver's status in the copy of the argument. */
 uint32_t site_status_of(const struct site *site);
-/* Make the call the program asked for, with our copies of everything. -errno if no call was made. */
+/* Make the program's call with the copies. -errno if no call was made. */
 int site_perform(struct site *site);
-/* Likewise, as the process that owns the client: the driver takes some calls from no other. */
+/* Likewise through the owner proxy: the driver accepts some calls only from the process that owns the client. */
 int site_perform_as_owner(struct site *site);
-/* Take back what the driver has just made for the program: it cannot be kept, or not be noted. */
+/* Free the object that the driver has just made for the program, because the warden cannot record it. */
 void site_undo(struct site *site);
 
 /* memory.c */
-/* Whether an object that the ledger does not know is pages of the program's own, by what the driver says. */
+/* Whether an object that is not in the ledger consists of the program's own pages, according to the driver. */
 bool client_has_own_pages(struct warden *warden, uint32_t client, uint32_t handle);
-/* Whether there is such an object, by what the driver says; true where it cannot be told. */
+/* Whether the driver knows such an object; true if the driver cannot tell. */
 bool client_has_object(struct warden *warden, struct client *client, uint32_t handle);
-/* How much device memory the call asks for; 0: none. With or without the lock. */
+/* The device memory that the call asks for; 0: none. With or without the lock. */
 uint64_t site_bytes_wanted(const struct site *site);
 struct answer site_alloc_vidmem(struct site *site);
 struct answer site_duplicate(struct site *site);
@@ -379,7 +383,7 @@ struct answer site_import(struct site *site);
 struct answer site_export_info(struct site *site);
 
 /* control.c */
-/* Whether a control that is not in the table may be made all the same. Without the lock. */
+/* Whether the operator permits a control that is not in the allowlist. Without the lock. */
 bool site_permits(const struct site *site);
 struct answer site_control_call(struct site *site);
 
@@ -387,9 +391,9 @@ struct answer site_control_call(struct site *site);
 struct answer site_alloc_channel(struct site *site);
 void channel_gone(struct warden *warden, struct ledger_object *object);
 bool client_has_channels(const struct warden *warden, const struct client *client);
-/* A process ends, but channels it made live on with a client that another process holds. */
+/* A process ends. Channels that it made remain if another process has the file of their client. */
 void channels_leave_gate(struct warden *warden, struct process *process);
-/* The client's channels are about to go: nothing is to be passed on for them. */
+/* The client's channels are about to be freed: remove them from the gate. */
 void client_leave_gate(struct warden *warden, const struct client *client);
 void channel_learn_token(struct warden *warden, struct client *client, uint32_t handle);
 int warden_set_channels(struct warden *warden, bool is_disabled, struct bf_error *err);
@@ -399,11 +403,11 @@ bool site_is_doorbell(const struct site *site, uint32_t memory);
 struct answer site_map_memory(struct site *site);
 struct answer site_mmap(struct site *site, uint64_t bytes);
 void expected_gone(struct process *process);
-/* The object is gone: the driver would map its memory all the same. */
+/* The object is freed. The driver would still make a mapping that was prepared before. */
 void expected_forget(struct warden *warden, uint32_t client, uint32_t object);
 
 /* doorbell.c */
-/* Memory for the doorbell that was expected here; -errno. */
+/* Make the memory for a doorbell mapping: a descriptor, or -errno. */
 int doorbell_open(struct process *process, const struct expected_map *expected);
 /* The program has freed the object, or its process has ended. */
 void doorbell_gone(struct warden *warden, uint32_t client, uint32_t object);
@@ -413,15 +417,14 @@ void doorbells_gone(struct process *process);
 int managed_perform(struct site *site); /* with or without the lock */
 struct answer site_managed_call(struct site *site);
 struct answer site_mmap_managed(struct site *site, uint64_t bytes);
-/* Look again at what the processes have mapped, and end who has too much. Without the lock. */
+/* Read again what the processes have mapped, and kill one that has mapped too much. Without the lock. */
 void warden_audit_managed(struct warden *warden);
 void managed_left(struct process *process); /* it has ended */
-/* So much is wanted, as a mapping or as device memory: look again at what is mapped if there is no room for it. Without
- * the lock. */
+/* Before a mapping or an allocation of `bytes`: read again what is mapped if there is no room for it. Without the lock. */
 void site_refresh_managed(struct site *site, uint64_t bytes);
 
 /* standin.c */
-/* Put site::put_fd where the program's descriptor is, for the mmap that is waiting for our answer. Without the lock. */
+/* Install site::put_fd at the program's descriptor, for the mmap that waits for the answer. Without the lock. */
 int standin_put(struct site *site);
 void standins_gone(struct process *process);
 
@@ -429,25 +432,25 @@ void standins_gone(struct process *process);
 struct answer site_told(struct site *site);
 
 /* hooks.c */
-/* Memory that does not fit: whether the call waits for room, with ANSWER_LATER. */
+/* Memory does not fit: whether the call is deferred until some is freed (ANSWER_LATER). */
 bool site_waits_for_room(struct site *site, uint64_t bytes);
 bool site_may_have(struct site *site, uint64_t bytes);
 bool site_may_begin(struct site *site, struct warden_ctx_ask *ask);
 
 /* faults.c */
-/* Look at every channel; and at one that is about to go. */
+/* Report new faults of all channels, and of one that is about to be freed. */
 void warden_look_for_faults(struct warden *warden);
 void channel_look_for_fault(struct warden *warden, struct ledger_object *object);
 
 /* group.c */
 struct group *group_get(struct ledger_object *object); /* NULL: out of memory */
-/* What was answered for a group that is there now. */
+/* Apply the answer of the ctx_init hook to the new group. */
 void group_begin(struct ledger_object *object, const struct warden_ctx_ask *ask);
-/* The timeslice, or the level, of the whole vGPU is set from now on. */
+/* The timeslice or interleave level of the vGPU was set: it replaces those of the groups. */
 void groups_forget_own(struct warden *warden, bool is_timeslice);
 struct answer site_group_control(struct site *site);
 int warden_apply_group(struct warden *warden, struct client *client, uint32_t group);
-/* Ask how long the client's groups have had the GPU: they may be about to go. */
+/* Read the GPU time of the client's groups, which may be about to be freed. */
 void groups_ask_time(struct warden *warden, struct client *client);
 void group_gone(struct warden *warden, struct ledger_object *object);
 

@@ -71,7 +71,8 @@ static struct answer told_pids(struct site *site)
 	if (rc || site_status_of(site))
 		return RETURN(rc);
 	memset(table, 0, sizeof(uint32_t) * layout->pids_max);
-	for (const struct process *p = site->warden->processes; p && count < layout->pids_max; p = p->next)
+	for (const struct process *p = LIST_FIRST(&site->warden->processes); p && count < layout->pids_max;
+	     p = LIST_NEXT(p, next))
 		if (process_has_class(p, get32(site->params.now + PIDS_CLASS_AT)))
 			put32(table + sizeof(uint32_t) * count++, (uint32_t)p->pid);
 	put32(site->params.now + layout->pids_count, count);

@@ -23,34 +23,34 @@
 enum { PATIENCE_MS = 3000, READ_STEP = 64 << 10, PAGE_BYTES = 4096, RENEWALS = 3 };
 
 /* The one that we had was killed, by us or by warden_end_run. */
-static bool renew_arm(struct warden *warden)
+static bool renew_access(struct warden *warden)
 {
 	struct bf_error err = { 0 };
-	struct hand *fresh = hand_new("belfry-arm", &err), *old;
+	struct proxy *fresh = proxy_new("belfry-access", &err), *old;
 
 	if (!fresh)
 		bf_log(BF_LOG_ERROR, "%s", err.text);
 	pthread_mutex_lock(&warden->lock);
-	old = warden->arm;
-	warden->arm = fresh;
+	old = warden->access;
+	warden->access = fresh;
 	pthread_mutex_unlock(&warden->lock);
-	hand_free(old);
+	proxy_free(old);
 	return fresh != NULL;
 }
 
 /* `process` is ended if it keeps us waiting; NULL: the caller sees to that. */
-static long arm_call(struct warden *warden, struct process *process, long nr, const uint64_t args[6])
+static long access_call(struct warden *warden, struct process *process, long nr, const uint64_t args[6])
 {
 	long rc;
 
-	if (!warden->arm && !renew_arm(warden))
+	if (!warden->access && !renew_access(warden))
 		return -EIO;
-	rc = hand_call(warden->arm, PATIENCE_MS, nr, args);
+	rc = proxy_call(warden->access, PATIENCE_MS, nr, args);
 	/* It was killed for a run that is over by now, or went with the thread that served the vGPU before. */
 	for (int i = 0; rc == -ECANCELED && i < RENEWALS; i++) {
-		if (!renew_arm(warden))
+		if (!renew_access(warden))
 			return -EIO;
-		rc = hand_call(warden->arm, PATIENCE_MS, nr, args);
+		rc = proxy_call(warden->access, PATIENCE_MS, nr, args);
 	}
 	if (rc != -ETIMEDOUT && rc != -EOWNERDEAD && rc != -ECANCELED)
 		return rc;
@@ -59,7 +59,7 @@ static long arm_call(struct warden *warden, struct process *process, long nr, co
 		process_end(process, "its memory or its files do not answer");
 		pthread_mutex_unlock(&warden->lock);
 	}
-	renew_arm(warden);
+	renew_access(warden);
 	return -EIO;
 }
 
@@ -91,7 +91,7 @@ static int get_fd(struct site *site, pid_t tid, int fd)
 			return -EPERM;
 	}
 	uint64_t args[6] = { (uint64_t)(is_shared ? process->pidfd : thread), (uint64_t)fd };
-	return (int)arm_call(site->warden, process, SYS_pidfd_getfd, args);
+	return (int)access_call(site->warden, process, SYS_pidfd_getfd, args);
 }
 
 /* Closing can wait too: a file system may want to be told of each close. */
@@ -99,7 +99,7 @@ static void close_unknown(struct warden *warden, int fd)
 {
 	uint64_t args[6] = { (uint64_t)fd };
 
-	arm_call(warden, NULL, SYS_close, args);
+	access_call(warden, NULL, SYS_close, args);
 }
 
 /* Another thread may have put any file in its place since we looked: what is neither the device's nor a pipe is not
@@ -131,7 +131,7 @@ static int open_memory(struct site *site)
 	if (process->reach.open_memory)
 		return process->reach.open_memory(process->reach.context, process->pid);
 	snprintf(path, sizeof(path), "/proc/%d/mem", process->pid);
-	fd = (int)arm_call(site->warden, site->process, SYS_openat, args);
+	fd = (int)access_call(site->warden, site->process, SYS_openat, args);
 	if (fd < 0 || site_is_waiting(site))
 		return fd;
 	close(fd);
@@ -157,7 +157,7 @@ static long move_by_file(struct site *site, uint64_t at, void *ours, size_t byte
 {
 	uint64_t args[6] = { (uint64_t)site->process->memory_fd, (uintptr_t)ours, bytes, at };
 
-	return arm_call(site->warden, site->process, is_write ? SYS_pwrite64 : SYS_pread64, args);
+	return access_call(site->warden, site->process, is_write ? SYS_pwrite64 : SYS_pread64, args);
 }
 
 static int move(struct site *site, uint64_t at, void *ours, size_t bytes, bool is_write)
@@ -188,7 +188,7 @@ static int add_fd(const struct site *site, struct seccomp_notif_addfd *add)
 	uint64_t args[6] = { (uint64_t)site->run->listener, SECCOMP_IOCTL_NOTIF_ADDFD, (uintptr_t)add };
 
 	add->id = site->request->id;
-	return (int)arm_call(site->warden, site->process, SYS_ioctl, args);
+	return (int)access_call(site->warden, site->process, SYS_ioctl, args);
 }
 
 int site_set_fd(const struct site *site, int file, int as)
@@ -216,7 +216,7 @@ static int peek_by_number(struct site *site, uint64_t at, void *to, size_t bytes
 	struct iovec here = { to, bytes }, there = { (void *)(uintptr_t)at, bytes };
 	uint64_t args[6] = { site->request->pid, (uintptr_t)&here, 1, (uintptr_t)&there, 1, 0 };
 
-	return arm_call(site->warden, NULL, SYS_process_vm_readv, args) == (long)bytes ? 0 : -EFAULT;
+	return access_call(site->warden, NULL, SYS_process_vm_readv, args) == (long)bytes ? 0 : -EFAULT;
 }
 
 /* A string may end where its page does, so no more is read than that. */
@@ -239,7 +239,7 @@ static char *read_whole(struct process *process, int fd, size_t most_bytes)
 
 	while (text) {
 		uint64_t args[6] = { (uint64_t)fd, (uintptr_t)(text + length), room - length };
-		long got = arm_call(process->warden, process, SYS_read, args);
+		long got = access_call(process->warden, process, SYS_read, args);
 		char *more;
 
 		if (got < 0) {
@@ -274,7 +274,7 @@ char *process_read(struct process *process, const char *name, size_t most_bytes)
 	char *text;
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", process->pid, name);
-	fd = arm_call(process->warden, process, SYS_openat, args);
+	fd = access_call(process->warden, process, SYS_openat, args);
 	if (fd < 0)
 		return NULL;
 	text = read_whole(process, (int)fd, most_bytes);

@@ -1,11 +1,12 @@
-/* warden: stands between the programs of one vGPU and the kernel driver. Their driver calls arrive as seccomp
- * notifications and are made here, on private copies of their arguments and through files of the warden's own.
- * It never decides who runs when: it makes the channels known to the gate, and does as it is told.
+/* warden: handles the driver calls of the programs of one vGPU. The calls arrive as seccomp notifications. The warden makes
+ * them on private copies of their arguments, through files of its own. It registers the programs' channels with the gate.
+ * It never decides which vGPU runs.
  *
- * Any thread may call anything here, but warden_work and warden_audit one at a time, and warden_free the last. A warden
- * has one lock. A call of the driver's may be made under it, but nothing that could wait for a program. warden_hold and
- * warden_open do not need it: they take as long as the gate takes. Wardens have nothing in common but the device and the
- * gate, and hold neither up. */
+ * Threads: any thread may call any function here, with these exceptions. One thread at a time calls warden_work and
+ * warden_audit. The thread that calls warden_new must live until warden_free, because the proxies die with it. Nothing is
+ * called after warden_free. A warden has one lock. A driver call may be made under it, but nothing that could wait for a
+ * program. warden_close and warden_open do not take it: they take as long as the gate takes. Wardens share the device and
+ * the gate only, and block neither. */
 #ifndef BELFRY_WARDEN_H
 #define BELFRY_WARDEN_H
 
@@ -21,33 +22,33 @@
 
 struct warden;
 
-/* Asked before a program gets what it would get. Called under the warden's lock: whoever answers must not wait for anybody
- * who may wait for that. */
+/* Hooks, called before a request of a program is granted. They are called under the warden's lock, so they must not wait for
+ * a thread that may wait for that lock. */
 struct warden_mem_ask {
 	pid_t pid;
 	uint64_t bytes, used_bytes, most_bytes;
 	uint64_t
-		limit_bytes; /* 0: the whole card. Without a limit of its own, what is not promised to others */
+		limit_bytes; /* 0: the whole GPU. Of a vGPU without a limit: the memory that is not promised to others */
 	uint64_t gpu_bytes;
 };
 struct warden_ctx_ask {
 	pid_t pid;
-	uint32_t contexts;     /* channel groups that there are already */
-	uint64_t timeslice_us; /* answers: of the new one, until others are set; 0: as it would be */
-	int interleave;	       /* likewise; -1: as it would be */
+	uint32_t contexts;     /* existing channel groups */
+	uint64_t timeslice_us; /* answer: of the new channel group, until another is set; 0: unchanged */
+	int interleave;	       /* answer: likewise; -1: unchanged */
 };
 struct warden_hooks {
-	/* Memory that fits. False: the program is told that there is none. */
+	/* Memory that fits. False: the program gets an out-of-memory error. */
 	bool (*mem_alloc)(void *context, const struct warden_mem_ask *ask);
-	/* Memory that does not fit. True: it is being seen to, the program waits, and warden_room_made is called whatever
-	 * comes of it; then what does not fit is refused. */
+	/* Memory that does not fit. True: the caller tries to free some. The program waits until warden_room_made is called,
+	 * with or without success; then memory that does not fit is refused. */
 	bool (*make_room)(void *context, const struct warden_mem_ask *ask);
-	/* A channel group. False: the program is told that there is no room for one. */
+	/* A channel group. False: the program gets an error. */
 	bool (*ctx_init)(void *context, struct warden_ctx_ask *ask);
-	/* Not a question: the driver had to end a channel group of this process, for that reason (an Xid). */
+	/* A report, not a question: the driver has ended a channel group of this process; `code` is the Xid. */
 	void (*fault)(void *context, pid_t pid, uint32_t code);
-	/* Not a question either: the kernel is about to make this call itself, by that entry of the list; NULL: it is not on
-	 * the list, and is refused. Called without the lock. For tests. */
+	/* A report for tests: the kernel is about to make this call itself, because of this entry of the list. NULL: the call is
+	 * not on the list and is refused. Called without the lock. */
 	void (*continued)(void *context, const struct continued_call *call,
 			  const struct continued_entry *entry);
 	void *context;
@@ -56,19 +57,19 @@ struct warden_hooks {
 enum { WARDEN_PERMITS = 64, WARDEN_UNKNOWNS = 64 };
 
 struct warden_options {
-	uint64_t mem_bytes; /* 0: what is not promised to others */
-	struct pool *pool;  /* the card's memory, which outlives the warden; NULL: it is all for this one */
-	uint64_t timeslice_us;	   /* 0: as the program asks */
-	int interleave;		   /* 0..2; -1: as the program asks */
-	struct warden_hooks hooks; /* no functions: nobody is asked */
-	/* Controls that are not known to be harmless and that the operator permits. */
+	uint64_t mem_bytes; /* 0: the memory that is not promised to others */
+	struct pool *pool;  /* the GPU's memory; outlives the warden. NULL: this warden may use all of it */
+	uint64_t timeslice_us;	   /* 0: as the program sets it */
+	int interleave;		   /* 0..2; -1: as the program sets it */
+	struct warden_hooks hooks; /* NULL functions are not called */
+	/* Controls that are not on the allowlist and that the operator permits. */
 	uint32_t permits[WARDEN_PERMITS];
 	unsigned permit_count;
 };
 
-/* How to come by a program's descriptors and memory where the supervisor may not trace the program (Yama lets only an
- * ancestor do that). Called under the warden's lock; both return a descriptor that is the warden's to close, or -errno.
- * Not called any more once the run is over. */
+/* Access to a program's descriptors and memory where the supervisor may not trace the program (Yama allows only ancestors).
+ * Both return a descriptor, which the warden closes, or -errno. They are called without the warden's lock, by the thread in
+ * warden_work, and not after the run has ended. */
 struct warden_reach {
 	/* A descriptor of a process, or of a thread with a table of its own. */
 	int (*get_fd)(void *context, pid_t pid, int fd);
@@ -82,80 +83,80 @@ struct warden *warden_new(struct device *device, struct gate *gate, const struct
 			  struct bf_error *err);
 void warden_free(struct warden *warden); /* with its runs; ends no process */
 
-/* Programs that share one seccomp listener, which is taken over, also on failure. `run` is the caller's number for it,
- * which no other run of the warden has. reach NULL: the supervisor may trace the programs; otherwise it is copied. */
+/* Add the programs that share one seccomp listener. The warden owns the listener, also on failure. `run` is a number that
+ * the caller chooses and that no other run of the warden has. reach is copied; NULL: the supervisor may trace the programs. */
 int warden_add_run(struct warden *warden, uint32_t run, int listener, const struct warden_reach *reach,
 		   struct bf_error *err);
-/* Kill every process of it that has made a driver call, and close its listener: calls that wait for an answer, and any
- * that are made later, fail with ENOSYS. A run that is over, or never was, is left alone but for its processes. */
+/* Kill every process of the run that has made a driver call, and close the listener: calls that wait for an answer, and
+ * later calls, fail with ENOSYS. Of a run that has ended already only the processes are killed. */
 void warden_end_run(struct warden *warden, uint32_t run, const char *why);
 
 /* Kill every process that has made a driver call. */
 void warden_end_processes(struct warden *warden, const char *why);
-/* Whether any process of it is known. */
+/* Whether any process has made a driver call and lives. */
 bool warden_has_processes(struct warden *warden);
-/* The process that the driver knows the vGPU by: all of its clients, memory and channels are this one's. */
+/* The process ID under which the driver counts all clients, memory and channels of the vGPU. */
 pid_t warden_owner(const struct warden *warden);
-/* What the gate has of this vGPU, as long as the warden lives. To be held and opened by the warden only. */
+/* The gate of this vGPU. It lives as long as the warden. Only the warden may change its state. */
 struct gate_vgpu *warden_gate(struct warden *warden);
 
 /* Poll this for reading (an epoll descriptor), then call warden_work. */
 int warden_fd(const struct warden *warden);
-/* Handle what is there. False once no run is left; the ends of their last processes may still be to be handled. */
+/* Handle all pending events. False if no run is left; the ends of the last processes may still have to be handled. */
 bool warden_work(struct warden *warden);
-/* Compare the ledger with the driver's figures, and end who has more than it was given. Once a second. */
+/* Compare the ledger with the driver's figures, and kill the programs if they have more memory than the ledger says. To be
+ * called once a second. */
 void warden_audit(struct warden *warden);
 
-/* Tell of faults that nobody was told of yet (warden_hooks). It is done by itself, but within a second at worst. */
+/* Call the fault hook for faults that were not reported yet. warden_audit does that, too. */
 void warden_tell_faults(struct warden *warden);
-void warden_try_tell_faults(struct warden *warden); /* unless it is busy, and sees for itself */
+void warden_try_tell_faults(struct warden *warden); /* does nothing while another thread has the lock */
 
-/* Close the gate; open it. */
-void warden_hold(struct warden *warden);
+/* Close and open the gate. */
+void warden_close(struct warden *warden);
 void warden_open(struct warden *warden);
-/* Stop what runs, in mid-kernel; let it run again. While stopped, driver calls wait. */
+/* Stop running kernels by disabling the channels, and resume them. While the vGPU is stopped, its driver calls wait. */
 int warden_stop(struct warden *warden, struct bf_error *err);
 int warden_resume(struct warden *warden, struct bf_error *err);
 int warden_set_timeslice(struct warden *warden, uint64_t us, struct bf_error *err);
 int warden_set_interleave(struct warden *warden, int level, struct bf_error *err);
-/* What the pool has promised changes with it. */
+/* Also changes what the pool has promised. */
 int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err);
 void warden_set_permits(struct warden *warden, const uint32_t *controls, unsigned count);
 void warden_room_made(struct warden *warden); /* see warden_hooks */
 
-/* How long the vGPU has had the GPU: the sum over all channel groups that it has or ever had, of the time that each
- * held the GPU. Groups take turns, so of groups with a turn each the sum is time that nobody else had; groups that were
- * put in one shared domain have each the whole time of the domain, and it is counted for each. Never runs backwards.
- * What a group has had since the last time it was asked for is lost if its process ends without freeing it. -ENOTSUP
- * where the device cannot tell. */
+/* The GPU time of the vGPU: the sum over all channel groups that it has or ever had. Groups with turns of their own never
+ * run at the same time, so the sum is exclusive. Groups of one shared domain each count the whole time of the domain.
+ * The sum never decreases. The time of a group since the last call is lost if its process ends without freeing the group.
+ * -ENOTSUP if the device does not report it. */
 int warden_gpu_time(struct warden *warden, uint64_t *gpu_ns);
-/* The turns that its channel groups have had since this was last asked, as far as the device remembers them, in order of
- * their ends. How many; 0 where the device does not tell, or while a driver call of the vGPU's is under way. */
+/* The turns of the vGPU's channel groups since the last call, as far as the device has recorded them, ordered by their
+ * ends. Returns how many; 0 if the device does not record them, or while a driver call of the vGPU is in progress. */
 unsigned warden_turns(struct warden *warden, struct device_turn *to, unsigned room);
-/* Whether the GPU has done everything that was passed on for this vGPU, as of now; it stays true while the gate is
- * closed. Cheap where nothing was passed on since it was last found done; idle.c says what it costs otherwise. Does
- * not wait for a driver call of the vGPU's that is under way: then it cannot tell. */
+/* Whether the GPU has completed all work that was passed on for this vGPU. While the gate is not open, WARDEN_IS_DONE stays
+ * true. Cheap if nothing was passed on since it was last true; idle.c says what it costs otherwise. Does not wait for a
+ * driver call of the vGPU that is in progress: then it returns WARDEN_CANNOT_TELL. */
 enum warden_progress { WARDEN_IS_DONE, WARDEN_IS_BUSY, WARDEN_CANNOT_TELL };
 enum warden_progress warden_progress(struct warden *warden);
 
-/* A control that was refused because nothing is known of it. */
+/* A control that was refused because it is not on the allowlist. */
 struct warden_unknown {
 	uint32_t control;
 	uint64_t count;
 };
 
-enum warden_gate { WARDEN_OPEN, WARDEN_HELD, WARDEN_STOPPED };
 #define WARDEN_REPORT_PROCESSES 1024
 struct warden_report {
 	uint64_t mem_limit_bytes, mem_used_bytes, mem_most_bytes, mem_managed_bytes;
-	uint64_t mem_named_bytes, mem_driver_bytes; /* once for each name: by the ledger, and by the driver */
+	uint64_t mem_named_bytes,
+		mem_driver_bytes; /* counted once for each handle: by the ledger, by the driver */
 	uint64_t timeslice_us;
 	int interleave;
-	enum warden_gate gate;
+	enum gate_state gate;
 	uint32_t channels, processes;
 	uint64_t calls, refusals;
-	uint64_t continued; /* calls that the kernel made itself: maps, and pages of the program's */
-	uint64_t unknown;   /* controls that were refused because nothing is known of them */
+	uint64_t continued; /* calls that the kernel made itself: mappings, and the program's own pages */
+	uint64_t unknown;   /* controls that were refused because they are not on the allowlist */
 	struct warden_unknown unknowns[WARDEN_UNKNOWNS]; /* the first of them; count 0 ends the list */
 	uint64_t rings, forwards;			 /* of this vGPU */
 	uint64_t strange, swept, gate_cpu_ns;		 /* of the whole gate */

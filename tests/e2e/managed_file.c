@@ -32,7 +32,7 @@ static int open_kind(struct device *device, enum device_file kind)
 }
 
 /* Every call is taken, and does nothing. */
-static int managed_call(struct device *device, struct hand *owner, int fd, uint32_t cmd, void *arg)
+static int managed_call(struct device *device, struct proxy *owner, int fd, uint32_t cmd, void *arg)
 {
 	(void)device, (void)owner, (void)fd, (void)cmd, (void)arg;
 	return 0;

@@ -64,7 +64,7 @@ static void until_progress(struct stage *s, enum warden_progress wanted, enum wa
 static void until_passed(struct stage *s, uint32_t channel, uint32_t put)
 {
 	stage_until_put(s, channel, put);
-	warden_hold(s->warden);
+	warden_close(s->warden);
 	warden_open(s->warden);
 }
 
@@ -186,7 +186,7 @@ static void what_waits_at_a_closed_gate_was_not_passed_on(void)
 
 	start(&s, program_is_held);
 	stage_until(&s, 'c');
-	warden_hold(s.warden);
+	warden_close(s.warden);
 	stage_go_on(&s);
 	stage_until(&s, 'a');
 	stage_serve(&s, 20);
@@ -194,7 +194,7 @@ static void what_waits_at_a_closed_gate_was_not_passed_on(void)
 	CHECK_EQUAL(asked, 0);
 	warden_open(s.warden);
 	CHECK_EQUAL(warden_progress(s.warden), WARDEN_IS_BUSY); /* open returns when all was looked at */
-	warden_hold(s.warden);
+	warden_close(s.warden);
 	CHECK_EQUAL(warden_progress(s.warden), WARDEN_IS_BUSY); /* what was passed on runs on */
 	stage_go_on(&s);
 	stage_until(&s, 'e');

@@ -260,12 +260,12 @@ static void *turns_main(void *arg)
 	while (!atomic_load(&caller->is_over)) {
 		struct gate_vgpu *gate = warden_gate(warden);
 
-		warden_hold(warden);
+		warden_close(warden);
 		CHECK(!gate_is_open(gate));
 		CHECK_EQUAL(warden_stop(warden, &err), 0);
 		warden_open(warden);
 		CHECK(!gate_is_open(gate));
-		warden_hold(warden);
+		warden_close(warden);
 		CHECK_EQUAL(warden_resume(warden, &err), 0);
 		CHECK(!gate_is_open(gate));
 		warden_open(warden);
@@ -357,18 +357,18 @@ static void wardens_share_a_card_and_nothing_else(void)
 	stage_start_as(&s, &setup, program_is_busy_in_its_limit, 0);
 	stage_until(&s, 'c');
 	stage_until_second(&s, 'c');
-	warden_hold(s.second.warden);
+	warden_close(s.second.warden);
 	stage_go_on(&s);
 	stage_second_goes_on(&s);
 	stage_until(&s, 'd');
 	stage_until_second(&s, 'd');
-	warden_hold(s.second.warden); /* the poller has been around since */
+	warden_close(s.second.warden); /* the poller has been around since */
 	warden_report(s.warden, &one);
 	warden_report(s.second.warden, &two);
 	CHECK_EQUAL(one.mem_used_bytes, 7 * MIB);
 	CHECK_EQUAL(two.mem_used_bytes, 7 * MIB);
-	CHECK_EQUAL(one.gate, WARDEN_OPEN);
-	CHECK_EQUAL(two.gate, WARDEN_HELD);
+	CHECK_EQUAL(one.gate, GATE_OPEN);
+	CHECK_EQUAL(two.gate, GATE_CLOSED);
 	CHECK(one.forwards > 0);
 	CHECK_EQUAL(two.forwards, 0);
 	CHECK(gate_vgpu_counts(warden_gate(s.second.warden)).waiting_since_ns != 0);

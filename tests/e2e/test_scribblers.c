@@ -145,7 +145,7 @@ static void *watch(void *arg)
 
 		check_memory(w);
 		check_neighbour(w);
-		warden_hold(warden);
+		warden_close(warden);
 		before = progress(w, w->before);
 		usleep(HOLD_MS * 1000);
 		check_still(w, before, false);

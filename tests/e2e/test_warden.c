@@ -514,20 +514,20 @@ static void ring_reaches_the_gpu_and_hold_holds_it(void)
 	stage_until(&s, 'r');
 	stage_until_done(&s, 0, 1);
 	for (uint32_t round = 0; round < 20; round++) {
-		warden_hold(s.warden);
+		warden_close(s.warden);
 		stage_go_on(&s);
 		stage_until(&s, 'r');
-		warden_hold(s.warden); /* the poller has been around since */
+		warden_close(s.warden); /* the poller has been around since */
 		CHECK_EQUAL(channel_at(&s, 0).gp_put, 1 + round);
 		CHECK_EQUAL(stage_done(&s, 0), 1 + round);
 		warden_report(s.warden, &report);
-		CHECK_EQUAL(report.gate, WARDEN_HELD);
+		CHECK_EQUAL(report.gate, GATE_CLOSED);
 		warden_open(s.warden);
 		stage_until_done(&s, 0, 2 + round);
 		CHECK_EQUAL(channel_at(&s, 0).gp_put, 2 + round);
 	}
 	warden_report(s.warden, &report);
-	CHECK_EQUAL(report.gate, WARDEN_OPEN);
+	CHECK_EQUAL(report.gate, GATE_OPEN);
 	CHECK_EQUAL(report.channels, 1);
 	CHECK(write(s.say, "x", 1) == 1);
 	stage_end_well(&s);
@@ -613,10 +613,10 @@ static void stop_disables_the_channels_and_calls_wait(void)
 	CHECK(says_nothing(&s));
 	CHECK_EQUAL(card_used_bytes(&s.card), 2 * MIB);
 	warden_report(s.warden, &report);
-	CHECK_EQUAL(report.gate, WARDEN_STOPPED);
+	CHECK_EQUAL(report.gate, GATE_STOPPED);
 	warden_open(s.warden); /* no way to open what is stopped */
 	warden_report(s.warden, &report);
-	CHECK_EQUAL(report.gate, WARDEN_STOPPED);
+	CHECK_EQUAL(report.gate, GATE_STOPPED);
 	stage_serve(&s, 20); /* long enough for a GPU that would do it */
 	CHECK_EQUAL(stage_done(&s, 0), 1);
 	CHECK_EQUAL(stage_done(&s, 1), 1);

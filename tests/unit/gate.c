@@ -116,8 +116,8 @@ static void closed_gate_holds_and_opening_sends(void **state)
 
 	(void)state;
 	assert_true(gate_is_open(t->vgpu));
-	gate_hold(t->vgpu);
-	gate_hold(t->vgpu);
+	gate_close(t->vgpu);
+	gate_close(t->vgpu);
 	assert_false(gate_is_open(t->vgpu));
 	for (uint32_t i = 0; i < CHANNELS; i++) {
 		ring(t, i, 100 + i);
@@ -134,7 +134,49 @@ static void closed_gate_holds_and_opening_sends(void **state)
 	tower_free(t);
 }
 
-static void vgpus_are_held_one_by_one(void **state)
+static void stopped_gate_opens_only_when_it_is_resumed(void **state)
+{
+	struct tower *t = tower_new(NULL);
+
+	(void)state;
+	assert_int_equal(gate_state(t->vgpu), GATE_OPEN);
+	gate_stop(t->vgpu);
+	gate_stop(t->vgpu);
+	assert_int_equal(gate_state(t->vgpu), GATE_STOPPED);
+	gate_close(t->vgpu);
+	gate_open(t->vgpu);
+	assert_int_equal(gate_state(t->vgpu), GATE_STOPPED);
+	ring(t, 0, 7);
+	wait_word(&t->doorbell.test[GATE_BELL_WORD], GATE_NO_TOKEN);
+	poller_goes_around(t);
+	assert_int_equal(gpu_put(t, 0), 0);
+	gate_resume(t->vgpu);
+	assert_int_equal(gate_state(t->vgpu), GATE_OPEN);
+	wait_word(&t->gpu[0].test[GATE_GP_PUT_WORD], 7);
+	tower_free(t);
+}
+
+static void gate_closed_while_stopped_is_closed_when_resumed(void **state)
+{
+	struct tower *t = tower_new(NULL);
+
+	(void)state;
+	gate_stop(t->vgpu);
+	gate_close(t->vgpu);
+	gate_resume(t->vgpu);
+	assert_int_equal(gate_state(t->vgpu), GATE_CLOSED);
+	ring(t, 0, 7);
+	wait_word(&t->doorbell.test[GATE_BELL_WORD], GATE_NO_TOKEN);
+	poller_goes_around(t);
+	assert_int_equal(gpu_put(t, 0), 0);
+	gate_resume(t->vgpu); /* it is not stopped: nothing changes */
+	assert_int_equal(gate_state(t->vgpu), GATE_CLOSED);
+	gate_open(t->vgpu);
+	wait_word(&t->gpu[0].test[GATE_GP_PUT_WORD], 7);
+	tower_free(t);
+}
+
+static void vgpus_are_closed_one_by_one(void **state)
 {
 	struct tower *t = tower_new(NULL);
 	struct gate_vgpu *other = gate_vgpu_add(t->gate);
@@ -144,7 +186,7 @@ static void vgpus_are_held_one_by_one(void **state)
 	(void)state;
 	assert_non_null(gate_bell_add(program, bell.gate));
 	gate_channel_set_token(gate_channel_add(program, userd.gate, gpu.gate), 0x777);
-	gate_hold(t->vgpu);
+	gate_close(t->vgpu);
 	ring(t, 0, 9);
 	atomic_store(&userd.test[GATE_GP_PUT_WORD], 9);
 	atomic_store(&bell.test[GATE_BELL_WORD], 0x777);
@@ -193,7 +235,7 @@ static void wait_for_rings(struct hammer *h, uint64_t more)
 		sched_yield();
 }
 
-static void nothing_passes_once_hold_has_returned(void **state)
+static void nothing_passes_once_close_has_returned(void **state)
 {
 	struct tower *t = tower_new(NULL);
 	struct hammer h = { .tower = t, .count = CHANNELS };
@@ -205,7 +247,7 @@ static void nothing_passes_once_hold_has_returned(void **state)
 		uint32_t seen[CHANNELS];
 		uint64_t forwards;
 
-		gate_hold(t->vgpu);
+		gate_close(t->vgpu);
 		for (uint32_t i = 0; i < CHANNELS; i++)
 			seen[i] = gpu_put(t, i);
 		atomic_store(&t->bell.test[GATE_BELL_WORD], 0xabcdabcd);
@@ -293,7 +335,7 @@ static void ring_again_rings_for_every_channel_with_a_token(void **state)
 	struct tower *t = tower_new(NULL);
 
 	(void)state;
-	gate_hold(t->vgpu); /* as after a hard stop */
+	gate_close(t->vgpu); /* as after a hard stop */
 	atomic_store(&t->bell.test[GATE_BELL_WORD], 0);
 	gate_ring_again(t->vgpu);
 	assert_in_range(atomic_load(&t->bell.test[GATE_BELL_WORD]), TOKEN, TOKEN + CHANNELS - 1);
@@ -368,7 +410,7 @@ static void poller_without_bells_is_parked(void **state)
 	uint64_t cpu_ns;
 
 	(void)state;
-	gate_hold(vgpu); /* it has been around once */
+	gate_close(vgpu); /* it has been around once */
 	gate_open(vgpu);
 	/* It may still be on its way to sleep: until it uses nothing more. */
 	for (int i = 0; i < 1000 && cpu_share(gate, 5); i++)
@@ -416,8 +458,10 @@ int main(void)
 		cmocka_unit_test(strange_tokens_ring_nobody),
 		cmocka_unit_test(one_program_cannot_ring_for_another),
 		cmocka_unit_test(closed_gate_holds_and_opening_sends),
-		cmocka_unit_test(vgpus_are_held_one_by_one),
-		cmocka_unit_test(nothing_passes_once_hold_has_returned),
+		cmocka_unit_test(stopped_gate_opens_only_when_it_is_resumed),
+		cmocka_unit_test(gate_closed_while_stopped_is_closed_when_resumed),
+		cmocka_unit_test(vgpus_are_closed_one_by_one),
+		cmocka_unit_test(nothing_passes_once_close_has_returned),
 		cmocka_unit_test(overwritten_rings_are_found),
 		cmocka_unit_test(swept_work_is_counted),
 		cmocka_unit_test(token_that_comes_late_finds_the_work),

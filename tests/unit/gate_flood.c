@@ -254,7 +254,7 @@ static void a_pass_takes_one_ring_of_each_vgpu(void **state)
 	struct crowd *neighbour = crowd_new(gate, 1, 1, NEIGHBOUR_TOKEN);
 
 	(void)state;
-	gate_hold(flood->vgpu);
+	gate_close(flood->vgpu);
 	contest.flood = flood;
 	contest.is_endless = true;
 	contest.every = 7;
@@ -265,7 +265,7 @@ static void a_pass_takes_one_ring_of_each_vgpu(void **state)
 	crowd_ring_all(flood);
 	gate_open(flood->vgpu);
 	wait_served(NEIGHBOUR_RINGS);
-	gate_hold(flood->vgpu);
+	gate_close(flood->vgpu);
 	/* One ring, and one channel that is looked at besides. */
 	assert_in_range(atomic_load(&contest.most), 0, 2);
 	crowd_free(neighbour);
@@ -290,7 +290,7 @@ static void a_neighbour_does_not_wait_for_all_channels_of_an_opened_vgpu(void **
 		gate_channel_set_token(gate_channel_add(program, userd[i].gate, gpu[i].gate),
 				       FLOOD_TOKEN + 1 + i);
 	}
-	gate_hold(flood->vgpu);
+	gate_close(flood->vgpu);
 	for (uint32_t i = 0; i < MANY_CHANNELS; i++)
 		atomic_store(&userd[i].test[GATE_GP_PUT_WORD], 5);
 	contest.flood = flood;
@@ -306,7 +306,7 @@ static void a_neighbour_does_not_wait_for_all_channels_of_an_opened_vgpu(void **
 		assert_int_equal(atomic_load(&gpu[i].test[GATE_GP_PUT_WORD]), 5);
 	wait_served(1);
 	assert_in_range(atomic_load(&contest.most), 0, 7);
-	gate_hold(flood->vgpu);
+	gate_close(flood->vgpu);
 	crowd_free(neighbour);
 	crowd_free(flood);
 	gate_free(gate);

@@ -134,7 +134,7 @@ static void waiting_begins_with_the_first_bell_and_ends_with_opening(void **stat
 
 	(void)state;
 	for (uint32_t round = 1; round <= 3; round++) {
-		gate_hold(t->vgpu);
+		gate_close(t->vgpu);
 		assert_int_equal(gate_vgpu_counts(t->vgpu).waiting_since_ns, 0);
 		start_ns = bf_now_ns();
 		ring(t, 0, round);
@@ -144,7 +144,7 @@ static void waiting_begins_with_the_first_bell_and_ends_with_opening(void **stat
 		assert_in_range(since_ns, start_ns, bf_now_ns());
 		ring(t, 1, round); /* another does not begin it again */
 		wait_rings(t->vgpu, 2ull * round);
-		gate_hold(t->vgpu); /* and neither does closing what is closed */
+		gate_close(t->vgpu); /* and neither does closing what is closed */
 		assert_int_equal(gate_vgpu_counts(t->vgpu).waiting_since_ns, since_ns);
 		assert_int_equal(gate_vgpu_counts(other.vgpu).waiting_since_ns, 0);
 		gate_open(t->vgpu);
@@ -202,7 +202,7 @@ static void house_is_called_when_one_wakes_and_when_one_waits(void **state)
 	wait_calls(&calls, 2);
 	assert_true(gate_vgpu_counts(one.vgpu).woke_ns > woke_ns);
 	/* A wait is told once, and what is passed on when it ends is no news of one that is awake. */
-	gate_hold(one.vgpu);
+	gate_close(one.vgpu);
 	annex_ring(&one, 1, 11);
 	wait_calls(&calls, 3);
 	assert_true(gate_vgpu_counts(one.vgpu).waiting_since_ns > woke_ns);
@@ -210,7 +210,7 @@ static void house_is_called_when_one_wakes_and_when_one_waits(void **state)
 	wait_rings(one.vgpu, 12);
 	gate_open(one.vgpu);
 	wait_word(&one.gpu.test[GATE_GP_PUT_WORD], 12);
-	gate_hold(one.vgpu);
+	gate_close(one.vgpu);
 	assert_int_equal(atomic_load(&calls), 3);
 	annex_free(&one);
 	annex_free(&two);
@@ -229,7 +229,7 @@ static void work_that_waited_wakes_a_quiet_vgpu(void **state)
 	assert_non_null(gate);
 	gate_set_call(gate, count_call, &calls);
 	struct annex one = annex_new(gate, 1);
-	gate_hold(one.vgpu);
+	gate_close(one.vgpu);
 	annex_ring(&one, 1, 1);
 	wait_calls(&calls, 1); /* it waits */
 	assert_int_equal(gate_vgpu_counts(one.vgpu).woke_ns, 0);
@@ -255,7 +255,7 @@ static void *house_main(void *arg)
 	for (uint32_t put = 1; !atomic_load(&house->is_over); put++) {
 		struct annex a = annex_new(house->tower->gate, house->token);
 
-		gate_hold(a.vgpu);
+		gate_close(a.vgpu);
 		annex_ring(&a, house->token, put);
 		gate_open(a.vgpu);
 		gate_vgpu_quiet(a.vgpu);
@@ -280,7 +280,7 @@ static void vgpus_come_and_go_in_several_threads(void **state)
 	}
 	/* Whoever is there all the time loses nothing by it. */
 	for (uint32_t put = 1; put <= ROUNDS; put++) {
-		gate_hold(t->vgpu);
+		gate_close(t->vgpu);
 		ring(t, put % CHANNELS, put);
 		gate_open(t->vgpu);
 		wait_word(&t->gpu[put % CHANNELS].test[GATE_GP_PUT_WORD], put);
@@ -289,7 +289,7 @@ static void vgpus_come_and_go_in_several_threads(void **state)
 		atomic_store(&houses[i].is_over, true);
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
 	}
-	gate_hold(t->vgpu);
+	gate_close(t->vgpu);
 	assert_int_equal(gate_vgpu_counts(t->vgpu).forwards, ROUNDS);
 	tower_free(t);
 }

@@ -246,7 +246,7 @@ bool family_is_empty(struct family *family)
 }
 
 /* A supervisor has processes of its own that programs' clients are made for: its children, and no roots. */
-static bool is_hand_of(const struct family *family, pid_t pid, pid_t sender)
+static bool is_proxy_of(const struct family *family, pid_t pid, pid_t sender)
 {
 	bool is_supervisor = false;
 	pid_t parent;
@@ -269,7 +269,7 @@ int family_check(struct family *family, pid_t sender, pid_t on_behalf)
 	if (family->count && supervisor_of(family, sender))
 		rc = -EPERM;
 	else if (on_behalf && supervisor_of(family, on_behalf) != sender &&
-		 !is_hand_of(family, on_behalf, sender))
+		 !is_proxy_of(family, on_behalf, sender))
 		rc = -EPERM;
 	pthread_mutex_unlock(&family->lock);
 	return rc;
