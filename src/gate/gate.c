@@ -20,6 +20,8 @@ const struct gate_rest gate_rest_default = {
 	.sleep_us = 1000,
 	.tired_us = 2000000,
 	.deep_us = 2500,
+	.trap_us = 20000,
+	.net_us = 100000,
 };
 
 /* What a bell of a program that is gone points to: a word that is never rung. */
@@ -206,8 +208,16 @@ struct gate *gate_new(volatile uint32_t *bell, const struct gate_rest *rest, str
 	atomic_store(&gate->table, table_build(gate));
 	if (!atomic_load(&gate->table))
 		goto no_memory;
+	rc = gate_traps_start(&gate->traps);
+	if (rc) {
+		free(atomic_load(&gate->table));
+		free(gate);
+		bf_fail(err, rc, "gate: cannot start the trapper thread: %s", strerror(rc));
+		return NULL;
+	}
 	rc = pthread_create(&gate->poller, NULL, gate_poller_main, gate);
 	if (rc) {
+		gate_traps_end(&gate->traps);
 		free(atomic_load(&gate->table));
 		free(gate);
 		bf_fail(err, rc, "gate: cannot start the poller thread: %s", strerror(rc));
@@ -228,6 +238,7 @@ void gate_free(struct gate *gate)
 	atomic_fetch_add_explicit(&gate->want, 1, memory_order_release);
 	syscall(SYS_futex, &gate->want, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 	pthread_join(gate->poller, NULL);
+	gate_traps_end(&gate->traps);
 	free(atomic_load(&gate->table));
 	pthread_mutex_destroy(&gate->lock);
 	free(gate);
@@ -293,6 +304,21 @@ struct gate_program *gate_program_add(struct gate_vgpu *vgpu)
 	return program; /* nothing to watch yet, so nothing to publish */
 }
 
+/* Under the lock. */
+static void bell_left(struct gate_bell *bell)
+{
+	bell->program->vgpu->bell_count--;
+	if (!bell->traps)
+		atomic_fetch_sub(&bell->program->vgpu->gate->traps.missing, 1);
+}
+
+static void bell_free(struct gate_bell *bell)
+{
+	gate_traps_remove(&bell->program->vgpu->gate->traps, bell->traps, bell->trap_count);
+	free(bell->traps);
+	free(bell);
+}
+
 void gate_program_remove(struct gate_program *program)
 {
 	struct gate *gate = program ? program->vgpu->gate : NULL;
@@ -306,13 +332,13 @@ void gate_program_remove(struct gate_program *program)
 		;
 	*at = program->next;
 	for (struct gate_bell *b = program->bells; b; b = b->next)
-		program->vgpu->bell_count--;
+		bell_left(b);
 	gate_publish_less(gate, program, &old);
 	pthread_mutex_unlock(&gate->lock);
 	gate_settle(gate, old);
 	for (struct gate_bell *b = program->bells, *next; b; b = next) {
 		next = b->next;
-		free(b);
+		bell_free(b);
 	}
 	for (struct gate_channel *c = program->channels, *next; c; c = next) {
 		next = c->next;
@@ -330,10 +356,12 @@ static int publish_bell(struct gate *gate, struct gate_bell *bell, struct gate_t
 	bell->next = program->bells;
 	program->bells = bell;
 	rc = program->vgpu->bell_count < GATE_BELLS_MAX ? gate_publish(gate, old) : -ENOSPC;
-	if (rc)
+	if (rc) {
 		program->bells = bell->next;
-	else
+	} else {
 		program->vgpu->bell_count++;
+		atomic_fetch_add(&gate->traps.missing, 1);
+	}
 	pthread_mutex_unlock(&gate->lock);
 	return rc;
 }
@@ -367,11 +395,39 @@ void gate_bell_remove(struct gate_bell *bell)
 	for (at = &bell->program->bells; *at != bell; at = &(*at)->next)
 		;
 	*at = bell->next;
-	bell->program->vgpu->bell_count--;
+	bell_left(bell);
 	gate_publish_less(gate, bell->program, &old);
 	pthread_mutex_unlock(&gate->lock);
 	gate_settle(gate, old);
-	free(bell);
+	bell_free(bell);
+}
+
+bool gate_takes_traps(const struct gate *gate)
+{
+	return gate->rest.trap_us != 0;
+}
+
+int gate_bell_set_traps(struct gate_bell *bell, const int *events, size_t count)
+{
+	struct gate *gate = bell->program->vgpu->gate;
+	struct gate_trap **traps = calloc(count, sizeof(struct gate_trap *));
+
+	if (!traps || !count || bell->traps) {
+		for (size_t i = 0; i < count; i++)
+			close(events[i]);
+		free(traps);
+		return !count || bell->traps ? -EINVAL : -ENOMEM;
+	}
+	if (!gate_traps_add(&gate->traps, events, count, traps)) {
+		free(traps);
+		return -EIO;
+	}
+	pthread_mutex_lock(&gate->lock);
+	bell->traps = traps;
+	bell->trap_count = count;
+	atomic_fetch_sub(&gate->traps.missing, 1);
+	pthread_mutex_unlock(&gate->lock);
+	return 0;
 }
 
 static int publish_channel(struct gate *gate, struct gate_channel *channel, struct gate_table **old)
@@ -573,6 +629,8 @@ struct gate_counts gate_counts(const struct gate *gate)
 		.forwards = atomic_load_explicit(&gate->forwards, memory_order_relaxed),
 		.strange = atomic_load_explicit(&gate->strange, memory_order_relaxed),
 		.swept = atomic_load_explicit(&gate->swept, memory_order_relaxed),
+		.is_armed = gate_traps_are_armed(&gate->traps),
+		.trapped = atomic_load_explicit(&gate->traps.wakes, memory_order_relaxed),
 		.empty = atomic_load_explicit(&gate->empty, memory_order_relaxed),
 	};
 }

@@ -13,6 +13,7 @@
 #define BELFRY_GATE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -37,9 +38,11 @@ struct gate_channel;
 
 /* How the poller rests. It spins for spin_us after the last ring, then looks every doze_us until awake_us
  * after the last ring, then every sleep_us until tired_us, then every deep_us; tired_us 0: it does not tire. With no
- * bell to watch it is parked and costs nothing. */
+ * bell to watch it is parked and costs nothing.
+ * If every doorbell has traps (gate_bell_set_traps), the poller has them armed trap_us after the last ring, and then looks
+ * every net_us; trap_us 0: never. */
 struct gate_rest {
-	uint64_t spin_us, doze_us, awake_us, sleep_us, tired_us, deep_us;
+	uint64_t spin_us, doze_us, awake_us, sleep_us, tired_us, deep_us, trap_us, net_us;
 };
 extern const struct gate_rest gate_rest_default;
 
@@ -66,6 +69,12 @@ void gate_program_remove(struct gate_program *program); /* with its bells and ch
 enum { GATE_BELLS_MAX = 1024 };
 struct gate_bell *gate_bell_add(struct gate_program *program, volatile uint32_t *page);
 void gate_bell_remove(struct gate_bell *bell);
+/* Hardware breakpoints that wake the poller when the program writes to the doorbell: disabled descriptors of
+ * perf_event_open with `inherit`, one for each thread of the program, on the word GATE_BELL_WORD. The gate takes them over,
+ * also on failure. A program that rings without springing one is found net_us later at most. -errno: the doorbell has no
+ * traps, and the poller goes on looking. */
+int gate_bell_set_traps(struct gate_bell *bell, const int *events, size_t count);
+bool gate_takes_traps(const struct gate *gate); /* gate_rest::trap_us is not 0 */
 
 /* program_userd: where the program writes GP_PUT; gpu_userd: what the GPU reads. The token may come later. */
 struct gate_channel *gate_channel_add(struct gate_program *program, volatile uint32_t *program_userd,
@@ -104,6 +113,8 @@ struct gate_counts {
 	uint64_t forwards; /* submissions carried to the GPU */
 	uint64_t strange;  /* rings with a token that is not the program's */
 	uint64_t swept;	   /* submissions found without their ring: two threads rang at once */
+	uint64_t trapped;  /* times a trap woke the poller */
+	bool is_armed;	   /* the traps are armed, and the poller looks every net_us */
 	uint64_t empty;	   /* rings charged to their vGPU: strange, or for a channel with nothing new */
 };
 struct gate_counts gate_counts(const struct gate *gate);

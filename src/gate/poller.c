@@ -459,6 +459,22 @@ static uint64_t rest_us(const struct gate_rest *rest, uint64_t quiet_us)
 	return rest->tired_us && quiet_us >= rest->tired_us ? rest->deep_us : rest->sleep_us;
 }
 
+/* Whether the programs know of all that the GPU has read from their rings. Until then the poller has GP_GETs to return. */
+static bool is_all_returned(const struct gate_table *table)
+{
+	for (size_t i = 0; i < table->program_count; i++) {
+		const struct gate_watch *watch = &table->programs[i];
+
+		if (is_gone(watch))
+			continue;
+		for (size_t n = 0; n < watch->channel_count; n++)
+			if (watch->channels[n]->seen_get !=
+			    atomic_load_explicit(&watch->channels[n]->sent_put, memory_order_relaxed))
+				return false;
+	}
+	return true;
+}
+
 static void answer_house(struct gate *gate, uint32_t want)
 {
 	if (atomic_load_explicit(&gate->seen, memory_order_relaxed) == want)
@@ -475,25 +491,32 @@ void *gate_poller_main(void *arg)
 
 	prctl(PR_SET_NAME, "belfry-gate");
 	prctl(PR_SET_TIMERSLACK, 1); /* doze_us means doze_us, not 50 us more */
+	gate_traps_signal(&gate->traps, &gate->want);
 	while (!atomic_load_explicit(&gate->is_ending, memory_order_acquire)) {
 		/* want before table: a table published before want was raised is the one used here. */
 		uint32_t want = atomic_load_explicit(&gate->want, memory_order_acquire);
 		struct gate_table *table = atomic_load_explicit(&gate->table, memory_order_acquire);
+		bool is_trapped = gate_traps_are_armed(&gate->traps); /* before the pass */
 		enum gate_pass found = gate_pass(gate, table);
+		uint64_t quiet_us;
 
 		answer_house(gate, want);
-		if (found == GATE_PASS_NEWS) {
+		if (found == GATE_PASS_NEWS)
 			last_ring_ns = gate->now_ns;
+		quiet_us = (gate->now_ns - last_ring_ns) / 1000;
+		gate_traps_want(&gate->traps, found == GATE_PASS_SILENT, quiet_us, gate->rest.trap_us,
+				gate->now_ns);
+		if (found == GATE_PASS_NEWS)
 			continue;
-		}
 		if (!table->bell_count) {
 			rest(gate, want, 0);
 			last_ring_ns = gate->now_ns = bf_now_ns();
-		} else if (found == GATE_PASS_UNSETTLED ||
-			   gate->now_ns - last_ring_ns < gate->rest.spin_us * 1000) {
+		} else if (found == GATE_PASS_UNSETTLED || quiet_us < gate->rest.spin_us) {
 			relax();
 		} else {
-			rest(gate, want, rest_us(&gate->rest, (gate->now_ns - last_ring_ns) / 1000));
+			rest(gate, want,
+			     is_trapped && is_all_returned(table) ? gate->rest.net_us
+								  : rest_us(&gate->rest, quiet_us));
 			gate->passes = SPINS_PER_CLOCK - 1; /* time has passed: look at the clock next */
 		}
 	}

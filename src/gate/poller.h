@@ -7,10 +7,13 @@
 #include <stddef.h>
 
 #include "gate/gate.h"
+#include "gate/trap.h"
 
 struct gate_bell {
 	struct gate_program *program;
 	_Atomic uint32_t *word;
+	struct gate_trap **traps; /* NULL: it has none */
+	size_t trap_count;
 	struct gate_bell *next; /* gate_program::bells */
 };
 
@@ -116,6 +119,7 @@ struct gate {
 	void (*call)(void *context);	       /* or NULL */
 	void *call_context;
 	struct gate_rest rest;
+	struct gate_traps traps;
 	pthread_t poller;
 	/* Of the lists, vgpus and all below, and of storing `table`. Never held while waiting for the poller, which
 	 * never takes it. */

@@ -31,7 +31,9 @@ static const struct gate_rest rest_beside_soft = { .spin_us = 20,
 						   .awake_us = 200000,
 						   .sleep_us = 1000,
 						   .tired_us = 2000000,
-						   .deep_us = 2500 };
+						   .deep_us = 2500,
+						   .trap_us = 20000,
+						   .net_us = 100000 };
 
 struct sched_options gpu_sched_options(const struct gpu *gpu)
 {

@@ -35,6 +35,7 @@ static void audit(struct warden *warden)
 void warden_audit(struct warden *warden)
 {
 	warden_audit_managed(warden);
+	warden_set_traps(warden);
 	pthread_mutex_lock(&warden->lock);
 	audit(warden);
 	pthread_mutex_unlock(&warden->lock);

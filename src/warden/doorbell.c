@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/own.h"
@@ -14,7 +15,7 @@ enum { DOORBELLS_MAX = 64 };
 /* A doorbell in memory: sealed, so that the program cannot take pages away from under the poller. */
 static int doorbell_memory(uint64_t bytes)
 {
-	cleanup_close int fd = memfd_create("belfry-doorbell", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	cleanup_close int fd = memfd_create(DOORBELL_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0 || ftruncate(fd, (off_t)bytes) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
@@ -30,9 +31,10 @@ static void doorbell_free(struct doorbell *doorbell)
 	free(doorbell);
 }
 
-static void doorbell_remove(struct doorbell *doorbell)
+static void doorbell_remove(struct process *process, struct doorbell *doorbell)
 {
 	LIST_REMOVE(doorbell, next);
+	warden_give_descriptors(process->warden, doorbell->traps);
 	doorbell_free(doorbell);
 }
 
@@ -40,8 +42,9 @@ static int doorbell_add(struct process *process, const struct expected_map *expe
 {
 	struct doorbell *doorbell = calloc(1, sizeof(*doorbell));
 	void *page = mmap(NULL, expected->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+	struct stat st;
 
-	if (!doorbell || page == MAP_FAILED) {
+	if (!doorbell || page == MAP_FAILED || fstat(memory, &st)) {
 		if (page != MAP_FAILED)
 			munmap(page, expected->bytes);
 		free(doorbell);
@@ -51,6 +54,7 @@ static int doorbell_add(struct process *process, const struct expected_map *expe
 				       .object = expected->object,
 				       .page = page,
 				       .bytes = expected->bytes,
+				       .inode = st.st_ino,
 				       .bell = gate_bell_add(process->gate, page) };
 	if (!doorbell->bell) {
 		doorbell_free(doorbell);
@@ -80,11 +84,11 @@ void doorbell_gone(struct warden *warden, uint32_t client, uint32_t object)
 	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
 		LIST_FOREACH_SAFE(d, &p->doorbells, next, after)
 			if (d->client == client && d->object == object)
-				doorbell_remove(d);
+				doorbell_remove(p, d);
 }
 
 void doorbells_gone(struct process *process)
 {
 	while (!LIST_EMPTY(&process->doorbells))
-		doorbell_remove(LIST_FIRST(&process->doorbells));
+		doorbell_remove(process, LIST_FIRST(&process->doorbells));
 }

@@ -17,12 +17,17 @@
 #include "warden/proxy.h"
 #include "warden/warden.h"
 
+#define DOORBELL_NAME "belfry-doorbell" /* of its memory file */
+enum { DOORBELL_TRAP_TRIES = 5 };
+
 /* A page that a program writes to in place of the GPU's doorbell page. */
 struct doorbell {
 	uint32_t client, object; /* the doorbell object that it replaces */
 	volatile uint32_t *page;
-	uint64_t bytes;
+	uint64_t bytes, inode; /* of the memory file */
 	struct gate_bell *bell;
+	unsigned traps;		   /* breakpoints on it (trap.c); 0: none */
+	unsigned trap_tries;	   /* attempts to set them; DOORBELL_TRAP_TRIES: no more */
 	LIST_ENTRY(doorbell) next; /* process::doorbells */
 };
 
@@ -298,6 +303,8 @@ int site_set_fd(const struct site *site, int file, int as);
 int site_give_fd(const struct site *site, int file, bool is_cloexec);
 /* The beginning of a path in the program's memory. */
 int site_peek_path(struct site *site, uint64_t at, char *to, size_t room);
+/* Make a system call about the process: what it returns. */
+long process_access(struct process *process, long nr, const uint64_t args[6]);
 /* The contents of a file in /proc/PID, to be freed; NULL if it cannot be read or is larger. */
 char *process_read(struct process *process, const char *name, size_t most_bytes);
 
@@ -412,6 +419,10 @@ int doorbell_open(struct process *process, const struct expected_map *expected);
 /* The program has freed the object, or its process has ended. */
 void doorbell_gone(struct warden *warden, uint32_t client, uint32_t object);
 void doorbells_gone(struct process *process);
+
+/* trap.c */
+/* Set breakpoints on doorbells that have none yet. Without the lock, by the thread in warden_work. */
+void warden_set_traps(struct warden *warden);
 
 /* managed.c */
 int managed_perform(struct site *site); /* with or without the lock */

@@ -266,6 +266,11 @@ static char *read_whole(struct process *process, int fd, size_t most_bytes)
 	return text;
 }
 
+long process_access(struct process *process, long nr, const uint64_t args[6])
+{
+	return access_call(process->warden, process, nr, args);
+}
+
 char *process_read(struct process *process, const char *name, size_t most_bytes)
 {
 	char path[64];

@@ -2,8 +2,8 @@
  * them on private copies of their arguments, through files of its own. It registers the programs' channels with the gate.
  * It never decides which vGPU runs.
  *
- * Threads: any thread may call any function here, with these exceptions. One thread at a time calls warden_work and
- * warden_audit. The thread that calls warden_new must live until warden_free, because the proxies die with it. Nothing is
+ * Threads: any thread may call any function here, with these exceptions. warden_work and warden_audit are called by one and
+ * the same thread. The thread that calls warden_new must live until warden_free, because the proxies die with it. Nothing is
  * called after warden_free. A warden has one lock. A driver call may be made under it, but nothing that could wait for a
  * program. warden_close and warden_open do not take it: they take as long as the gate takes. Wardens share the device and
  * the gate only, and block neither. */

@@ -44,7 +44,8 @@ struct tower *tower_new(const struct gate_rest *rest)
 	assert_non_null(t->gate);
 	t->vgpu = gate_vgpu_add(t->gate);
 	t->program = gate_program_add(t->vgpu);
-	assert_non_null(gate_bell_add(t->program, t->doorbell.gate));
+	t->watched = gate_bell_add(t->program, t->doorbell.gate);
+	assert_non_null(t->watched);
 	for (uint32_t i = 0; i < CHANNELS; i++) {
 		t->userd[i] = page_new();
 		t->gpu[i] = page_new();

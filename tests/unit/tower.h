@@ -20,6 +20,7 @@ struct tower {
 	struct gate *gate;
 	struct gate_vgpu *vgpu;
 	struct gate_program *program;
+	struct gate_bell *watched; /* the program's doorbell */
 	struct gate_channel *channel[CHANNELS];
 	struct page bell, doorbell, userd[CHANNELS], gpu[CHANNELS];
 };
