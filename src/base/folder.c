@@ -12,13 +12,13 @@ int bf_own_folder(const char *path, const char *variable, struct bf_error *err)
 	struct stat st;
 
 	if (mkdir(path, 0700) && errno != EEXIST)
-		return bf_fail(err, errno, "%s: cannot be made: %s; set %s to another folder", path,
+		return bf_fail(err, errno, "%s: cannot be created: %s; set %s to another directory", path,
 			       strerror(errno), variable);
 	if (lstat(path, &st))
 		return bf_fail(err, errno, "%s: %s", path, strerror(errno));
 	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 022)
-		return bf_fail(err, EPERM, "%s: not a folder of yours alone; set %s to another", path,
-			       variable);
+		return bf_fail(err, EPERM, "%s: not a directory that only you can write; set %s to another",
+			       path, variable);
 	return 0;
 }
 
@@ -36,8 +36,9 @@ int bf_runtime_folder(char *to, size_t room, struct bf_error *err)
 	else
 		length = snprintf(to, room, "/tmp/belfry-%u", geteuid());
 	if (length < 0 || (size_t)length >= room)
-		return bf_fail(err, ENAMETOOLONG,
-			       "folder for sockets: its path is too long; set BELFRY_RUNTIME_DIR");
+		return bf_fail(
+			err, ENAMETOOLONG,
+			"directory for sockets: the path is too long; set BELFRY_RUNTIME_DIR to a shorter one");
 	return bf_own_folder(to, "BELFRY_RUNTIME_DIR", err);
 }
 

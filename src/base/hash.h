@@ -1,4 +1,4 @@
-/* FNV-1a, for names of files and numbers of words: not against anybody who looks for two of one hash. */
+/* FNV-1a, for file names and hash tables. It does not resist deliberate collisions. */
 #ifndef BELFRY_BASE_HASH_H
 #define BELFRY_BASE_HASH_H
 

@@ -1,4 +1,4 @@
-/* The members of a JSON object, one line each. Where memory is short they are null, or missing. */
+/* Adds members to a JSON object. If memory runs out, a member is null or missing. */
 #ifndef BELFRY_BASE_JSON_H
 #define BELFRY_BASE_JSON_H
 
@@ -32,13 +32,13 @@ static inline void json_add_bool(struct json_object *to, const char *key, bool v
 	json_add(to, key, json_object_new_boolean(value));
 }
 
-/* NULL: null. */
+/* A NULL value becomes null. */
 static inline void json_add_text(struct json_object *to, const char *key, const char *value)
 {
 	json_add(to, key, value ? json_object_new_string(value) : NULL);
 }
 
-/* As text to be freed; lets go of the object. NULL: out of memory. */
+/* Returns the object as text, which the caller frees, and releases the object. NULL: out of memory. */
 static inline char *json_text(struct json_object *top, size_t *bytes)
 {
 	const char *text = json_object_to_json_string_length(

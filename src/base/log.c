@@ -40,7 +40,7 @@ void bf_log(enum bf_log_level level, const char *fmt, ...)
 	va_end(args);
 	strcat(line, "\n");
 	if (write(STDERR_FILENO, line, strlen(line)) < 0) {
-		/* Nobody listens; there is nowhere else to say so. */
+		/* stderr is closed or full, and there is no other place to report it. */
 	}
 	errno = saved;
 }

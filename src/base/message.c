@@ -6,7 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* As many as the kernel can put there: none may stay open because nobody looked at it. */
+#include "base/retry.h"
+
+/* SCM_MAX_FD of the kernel (include/net/scm.h). The buffer holds that many, so that each received descriptor
+ * can be closed. */
 enum { FILES_MAX = 253 };
 
 int bf_message_send(int sock, const void *data, size_t bytes, int fd, int flags)
@@ -30,15 +33,13 @@ int bf_message_send(int sock, const void *data, size_t bytes, int fd, int flags)
 		head->cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(head), &fd, sizeof(int));
 	}
-	do
-		sent = sendmsg(sock, &msg, flags | MSG_NOSIGNAL);
-	while (sent < 0 && errno == EINTR);
+	sent = bf_retry(sendmsg(sock, &msg, flags | MSG_NOSIGNAL));
 	if (sent < 0)
 		return -errno;
 	return sent == (ssize_t)bytes ? 0 : -EMSGSIZE;
 }
 
-/* The one descriptor, or -1; all are closed if there are more. */
+/* Returns the received descriptor, or -1. If there are several, all are closed. */
 static int take_file(struct msghdr *msg)
 {
 	int found = -1;
@@ -80,9 +81,7 @@ ssize_t bf_message_receive(int sock, void *to, size_t room, int *fd, int flags)
 	ssize_t got;
 
 	*fd = -1;
-	do
-		got = recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC);
-	while (got < 0 && errno == EINTR);
+	got = bf_retry(recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC));
 	if (got < 0)
 		return -errno;
 	*fd = take_file(&msg);

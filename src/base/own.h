@@ -1,4 +1,4 @@
-/* Owned descriptors and memory: released when the variable goes out of scope. */
+/* Owned descriptors and memory, released when the variable goes out of scope. */
 #ifndef BELFRY_BASE_OWN_H
 #define BELFRY_BASE_OWN_H
 
@@ -27,7 +27,7 @@ static inline void bf_close_file(FILE **file)
 #define cleanup_free __attribute__((cleanup(bf_free_ptr)))
 #define cleanup_file __attribute__((cleanup(bf_close_file)))
 
-/* Hand an owned descriptor on: the caller's variable no longer closes it. */
+/* Passes ownership of a descriptor on: the caller's variable no longer closes it. */
 static inline int bf_take_fd(int *fd)
 {
 	int taken = *fd;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -45,7 +46,7 @@ int bf_pidfd_kill(int pidfd, int signal)
 	return result(syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0));
 }
 
-/* The numbers of one line of /proc/PID/status. */
+/* Reads the numbers of one line of /proc/PID/status. */
 static int read_status(pid_t pid, const char *name, unsigned numbers[2])
 {
 	char path[48], line[128];
@@ -79,7 +80,7 @@ int64_t bf_euid_of(pid_t pid)
 	return rc ? rc : (int64_t)real_and_effective[1];
 }
 
-/* The fields that were found, as bits. */
+/* One bit for each field that was found. */
 enum { HAS_STATE = 1, HAS_PARENT = 2, HAS_PRIVS = 4, HAS_MODE = 8, HAS_MOST = 15, HAS_FILTERS = 16 };
 
 static unsigned take_status_line(const char *line, struct bf_status *status, unsigned *mode)
@@ -87,7 +88,7 @@ static unsigned take_status_line(const char *line, struct bf_status *status, uns
 	unsigned number;
 
 	if (sscanf(line, "Name: %63s", status->name) == 1)
-		return 0; /* it may be empty */
+		return 0; /* the name may be empty */
 	if (sscanf(line, "State: %c", &status->state) == 1)
 		return HAS_STATE;
 	if (sscanf(line, "PPid: %d", &status->parent) == 1)
@@ -107,7 +108,7 @@ int bf_status_read(pid_t pid, struct bf_status *status)
 	char path[48], line[256];
 	cleanup_file FILE *file = NULL;
 	unsigned found = 0, mode = 0;
-	bool is_start = true; /* of a line: one may be longer than the buffer */
+	bool is_start = true; /* of a line: a line may be longer than the buffer */
 
 	*status = (struct bf_status){ 0 };
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
@@ -121,7 +122,7 @@ int bf_status_read(pid_t pid, struct bf_status *status)
 	}
 	if ((found & HAS_MOST) != HAS_MOST)
 		return -ESRCH;
-	if (!(found & HAS_FILTERS)) /* before Linux 5.9 */
+	if (!(found & HAS_FILTERS)) /* Linux before 5.9 has no such line */
 		status->filters = mode != 0;
 	return 0;
 }
@@ -130,7 +131,7 @@ bool bf_is_hidden(pid_t pid)
 {
 	char path[32], byte;
 
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid); /* takes the same right as its files */
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid); /* needs the same permission as /proc/PID/fd */
 	return readlink(path, &byte, 1) < 0 && errno == EACCES;
 }
 
@@ -156,7 +157,7 @@ bool bf_same_file_as(pid_t pid, int theirs, int ours)
 	return syscall(SYS_kcmp, pid, getpid(), KCMP_FILE, (unsigned long)theirs, (unsigned long)ours) == 0;
 }
 
-/* Kill the children that one of our threads has; returns how many there were. */
+/* Kills the children of one thread of this process, and returns their number. */
 static int end_children(const char *tid)
 {
 	char path[64];
@@ -172,8 +173,8 @@ static int end_children(const char *tid)
 
 void bf_end_descendants(void)
 {
-	/* Children only: their numbers stay theirs until we have waited for them. A dead child's children become
-	 * ours, and the next round finds them. */
+	/* Only children are killed: a child's PID is not reused before this process waits for it. The
+	 * children of a dead child become children of this process, and the next round finds them. */
 	for (int round = 0; round < 2000; round++) {
 		DIR *tasks = opendir("/proc/self/task");
 		int count = 0;
@@ -197,6 +198,16 @@ void bf_hold_standard_files(void)
 		if (fcntl(fd, F_GETFD) < 0 &&
 		    open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC) < 0)
 			_exit(1);
+}
+
+void bf_raise_file_limit(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files))
+		return;
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
 }
 
 int bf_send_fd(int sock, int fd)

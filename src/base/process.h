@@ -1,4 +1,4 @@
-/* Other processes, by descriptor: numbers are reused, descriptors are not. */
+/* Other processes, referred to by pidfd, because PIDs are reused. */
 #ifndef BELFRY_BASE_PROCESS_H
 #define BELFRY_BASE_PROCESS_H
 
@@ -8,46 +8,51 @@
 #include <sys/types.h>
 
 int bf_pidfd_open(pid_t pid);
-/* Like pidfd_open, for a single thread where the kernel can (6.9); -EINVAL before that. */
+/* Like pidfd_open, for a single thread. Needs Linux 6.9; returns -EINVAL before that. */
 int bf_pidfd_open_thread(pid_t tid);
 int bf_pidfd_getfd(int pidfd, int fd);
 int bf_pidfd_kill(int pidfd, int signal);
-/* The process a thread belongs to, or -errno. */
+/* The process that a thread belongs to, or -errno. */
 pid_t bf_tgid_of(pid_t tid);
-/* Its effective user, or -errno. From its status and not by who owns its folder in /proc: a process may choose to have
- * that owned by root (PR_SET_DUMPABLE). */
+/* The effective user ID of a process, or -errno. It is read from /proc/PID/status, because the owner of
+ * /proc/PID is root if the process is not dumpable (PR_SET_DUMPABLE). */
 int64_t bf_euid_of(pid_t pid);
-/* What anybody may know of a process, whether or not it may be traced: from /proc/PID/status, which waits for no lock that the
- * process itself can hold for long. 0 or -errno. */
+/* What /proc/PID/status says of a process, whether or not it can be traced. Reading that file waits for no
+ * lock that the process can hold for long. bf_status_read returns 0 or -errno. */
 struct bf_status {
 	char name[64];
-	char state; /* 'R', 'S', ...; 'Z': it has ended */
+	char state; /* 'R', 'S', ...; 'Z': zombie */
 	pid_t parent;
 	bool has_no_new_privs;
 	unsigned filters; /* seccomp filters, which are inherited and never removed */
 };
 int bf_status_read(pid_t pid, struct bf_status *status);
-/* Whether its files are not ours to look at: it may not be traced (PR_SET_DUMPABLE), or is another user's. */
+/* Whether this process may not read the other's /proc files: it is not dumpable (PR_SET_DUMPABLE), or belongs
+ * to another user. */
 bool bf_is_hidden(pid_t pid);
-/* 1 if both threads use one descriptor table, 0 if not, -errno if that cannot be told. */
+/* 1 if both threads use one descriptor table, 0 if not, -errno if that is unknown. */
 int bf_same_files(pid_t a, pid_t b);
 /* Whether the two threads use one address space. */
 bool bf_same_memory(pid_t a, pid_t b);
-/* 1 if the two descriptors of one process are the same open file. */
+/* 1 if two descriptors of one process refer to the same open file description. */
 int bf_same_file(pid_t pid, int fd_a, int fd_b);
-/* Whether a descriptor of theirs is the same open file as one of ours. */
+/* Whether a descriptor of process `pid` and one of this process refer to the same open file description. */
 bool bf_same_file_as(pid_t pid, int theirs, int ours);
 
-/* End every descendant of this process and wait for them: the caller must be their subreaper, so that none
- * is lost to another parent while its own dies. */
+/* Kills every descendant of this process and waits for them. The caller must be their subreaper, so that
+ * orphaned descendants become its children. */
 void bf_end_descendants(void);
 
-/* For the beginning of main(): where standard input, output or error is closed, nothing that is opened later gets its number,
- * so that what is printed does not end up there. Writing to it fails, as it should; a program that is started finds it closed. */
+/* Call this first in main(). If standard input, output or error is closed, it reserves the number, so that no
+ * file opened later receives what is printed. Writing to the reserved descriptor fails. It is close-on-exec:
+ * a program that is started finds it closed. */
 void bf_hold_standard_files(void);
 
+/* Raises the soft limit on open files to the hard limit. */
+void bf_raise_file_limit(void);
+
 int bf_send_fd(int sock, int fd);
-/* The descriptor, or -errno. */
+/* Returns the descriptor, or -errno. */
 int bf_recv_fd(int sock);
 
 #endif

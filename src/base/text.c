@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How many bytes a character has by its first; 0: none begins like that. */
+/* The length of a UTF-8 sequence by its first byte; 0: the byte is invalid there. */
 static size_t length_of(unsigned char first)
 {
 	if (first < 0x80)
@@ -17,14 +17,14 @@ static size_t length_of(unsigned char first)
 	return first >= 0xf0 && first <= 0xf4 ? 4 : 0;
 }
 
-/* The character of `length` bytes; UINT32_MAX: it is cut off, or was written with more bytes than it needs. */
+/* The code point of a sequence of `length` bytes; UINT32_MAX: the sequence is truncated or overlong. */
 static uint32_t value_of(const unsigned char *at, size_t length)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
 	uint32_t value = length == 1 ? at[0] : at[0] & (0x7fu >> length);
 
 	for (size_t i = 1; i < length; i++) {
-		if ((at[i] & 0xc0) != 0x80) /* the end of the text, too */
+		if ((at[i] & 0xc0) != 0x80) /* also true at the terminating 0 */
 			return UINT32_MAX;
 		value = value << 6 | (at[i] & 0x3f);
 	}
@@ -35,9 +35,9 @@ static bool is_plain(uint32_t value)
 {
 	if (value < 0x20)
 		return value == '\n' || value == '\t';
-	if (value >= 0x7f && value < 0xa0) /* control characters */
+	if (value >= 0x7f && value < 0xa0) /* DEL and the C1 control characters */
 		return false;
-	if (value >= 0xd800 && value < 0xe000) /* halves of a character */
+	if (value >= 0xd800 && value < 0xe000) /* surrogates */
 		return false;
 	return value <= 0x10ffff;
 }
@@ -74,12 +74,12 @@ const char *bf_bad_option(char *const *argv, char *to, size_t room)
 	int name = (int)strcspn(word, "=");
 
 	if (strncmp(word, "--", 2) != 0 || name == 2)
-		snprintf(to, room, "unknown option, or one without its value: '-%c'", optopt);
+		snprintf(to, room, "unknown option, or missing value: '-%c'", optopt);
 	else if (!optopt)
 		snprintf(to, room, "unknown option '%.*s'", name < 40 ? name : 40, word);
 	else if (word[name])
 		snprintf(to, room, "option '%.*s' takes no value", name < 40 ? name : 40, word);
 	else
-		snprintf(to, room, "option '%.40s' is without its value", word);
+		snprintf(to, room, "option '%.40s' needs a value", word);
 	return to;
 }

@@ -1,16 +1,16 @@
-/* Text of somebody else's making, as people, terminals and JSON can have it. Pure. */
+/* Makes untrusted text safe for terminals and JSON. Pure. */
 #ifndef BELFRY_BASE_TEXT_H
 #define BELFRY_BASE_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What is not UTF-8, or is and could steer a terminal, becomes '?', but for newlines and tabs. */
+/* Replaces invalid UTF-8 and all control characters, except newline and tab, by '?'. Returns `text`. */
 char *bf_plain(char *text);
-/* It ends within its room, and is nothing but ASCII that can be printed. */
+/* Whether the text ends within `room` bytes and is printable ASCII only. */
 bool bf_is_line(const char *text, size_t room);
 
-/* After getopt_long has answered '?': which option it was, and what is wrong with it. `to` is returned. */
+/* After getopt_long has returned '?': describes the invalid option. Returns `to`. */
 const char *bf_bad_option(char *const *argv, char *to, size_t room);
 
 #endif

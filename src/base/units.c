@@ -10,15 +10,15 @@
 #include <string.h>
 
 #define SIZE_MOST ((1ull << 53) - 1)
-#define DAY_US 86400000000ull
 
-/* A decimal number, exactly: digits / 10^places. */
+/* An exact decimal number: digits / 10^places. */
 struct decimal {
 	uint64_t digits;
 	unsigned places;
 };
 
-/* The number at the start of text: digits, and a point with digits after it; no sign, exponent or "inf". */
+/* Parses the number at the start of text: digits, optionally a point and more digits; no sign, exponent or
+ * "inf". */
 static int parse_decimal(const char *text, struct decimal *number, const char **rest)
 {
 	enum { DIGITS_MAX = 18 };
@@ -41,14 +41,14 @@ static int parse_decimal(const char *text, struct decimal *number, const char **
 	return count ? 0 : -EINVAL;
 }
 
-/* number * unit, if that is a whole number from 1 to max: -EINVAL if it is none, -ERANGE if it is too large. */
+/* *value = number * unit. Returns -EINVAL if that is no positive whole number, -ERANGE if it is above max. */
 static int scale(struct decimal number, uint64_t unit, uint64_t max, uint64_t *value)
 {
 	uint64_t one = 1;
 
 	for (unsigned i = 0; i < number.places; i++)
 		one *= 10;
-	/* Take common factors out first, so that the product is as small as it can be. */
+	/* Remove common factors first, so that the product does not overflow. */
 	while (one % 2 == 0 && unit % 2 == 0) {
 		one /= 2;
 		unit /= 2;
@@ -94,7 +94,7 @@ int bf_parse_size(const char *text, uint64_t *bytes, struct bf_error *err)
 		rc = scale(number, 1ull << shift, SIZE_MOST, bytes);
 	if (rc == -EINVAL)
 		return bf_fail(err, EINVAL, "size '%s': not a positive whole number of bytes", text);
-	return rc ? bf_fail(err, ERANGE, "size '%s': too large; the most is 8191T", text) : 0;
+	return rc ? bf_fail(err, ERANGE, "size '%s': too large; the maximum is 8191T", text) : 0;
 }
 
 int bf_parse_time(const char *text, uint64_t *us, struct bf_error *err)
@@ -117,11 +117,10 @@ int bf_parse_time(const char *text, uint64_t *us, struct bf_error *err)
 		return bf_fail(err, EINVAL, "time '%s': %s unit; use us, ms or s", text,
 			       *rest ? "unknown" : "no");
 	if (!rc)
-		rc = scale(number, unit_us, DAY_US, us);
+		rc = scale(number, unit_us, BF_DAY_US, us);
 	if (rc == -EINVAL)
-		return bf_fail(err, EINVAL, "time '%s': less than, or not a whole number of, microseconds",
-			       text);
-	return rc ? bf_fail(err, ERANGE, "time '%s': too long; the most is one day", text) : 0;
+		return bf_fail(err, EINVAL, "time '%s': not a positive whole number of microseconds", text);
+	return rc ? bf_fail(err, ERANGE, "time '%s': too long; the maximum is one day", text) : 0;
 }
 
 int bf_parse_number(const char *what, const char *text, long min, long max, long *value, struct bf_error *err)

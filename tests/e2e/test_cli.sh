@@ -103,7 +103,7 @@ for size in -1 0 abc 5X 1e400 '' 1.5 -8G 0G 5GB5 nan 0x10 +1 '8 G'; do
 	expect 2 "size '$size'" "$BELFRY" create --mem "$size" somebody
 done
 expect 2 'too large' "$BELFRY" run --mem 99999999T -- true
-expect 2 "option '--mem' is without its value" "$BELFRY" run --mem
+expect 2 "option '--mem' needs a value" "$BELFRY" run --mem
 expect 2 "option '--json' takes no value" "$BELFRY" create --json=yes somebody
 for gpu in x -1 254 1.5 '' 99999999999999999999; do
 	expect 2 "--gpu '$gpu'" "$BELFRY" run --gpu "$gpu" -- true
@@ -224,23 +224,23 @@ python3 -m json.tool "$work/out" >/dev/null || fail 'info --json is not JSON'
 # The folder of sockets must be ours alone.
 mkdir -p "$work/open"
 chmod 777 "$work/open"
-expect 1 'not a folder of yours alone' env BELFRY_RUNTIME_DIR="$work/open" "$BELFRY" hold nobody
-expect 1 'cannot be made' env BELFRY_RUNTIME_DIR="$work/no/such" "$BELFRY" hold nobody
+expect 1 'not a directory that only you can write' env BELFRY_RUNTIME_DIR="$work/open" "$BELFRY" hold nobody
+expect 1 'cannot be created' env BELFRY_RUNTIME_DIR="$work/no/such" "$BELFRY" hold nobody
 : >"$work/file"
-expect 1 'not a folder of yours alone' env BELFRY_RUNTIME_DIR="$work/file" "$BELFRY" hold nobody
+expect 1 'not a directory that only you can write' env BELFRY_RUNTIME_DIR="$work/file" "$BELFRY" hold nobody
 expect 1 'too long' env BELFRY_RUNTIME_DIR="/$(printf '%0200d' 0)" "$BELFRY" hold nobody
 mkdir -p "$work/theirs"
 if chown 65534 "$work/theirs" 2>/dev/null; then # root of a container may know no other user
-	expect 1 'not a folder of yours alone' env BELFRY_RUNTIME_DIR="$work/theirs" "$BELFRY" hold nobody
+	expect 1 'not a directory that only you can write' env BELFRY_RUNTIME_DIR="$work/theirs" "$BELFRY" hold nobody
 elif [ "$(id -u)" -ne 0 ]; then
-	expect 1 'not a folder of yours alone' env BELFRY_RUNTIME_DIR=/usr "$BELFRY" hold nobody
+	expect 1 'not a directory that only you can write' env BELFRY_RUNTIME_DIR=/usr "$BELFRY" hold nobody
 fi
 
 # belfryd by hand.
 expect 2 'takes no arguments' "$BELFRYD" somebody
 expect 2 'unknown option' "$BELFRYD" --frobnicate
 for option in --socket --gpu --soft --config --metrics --log; do
-	expect 2 'without its value' "$BELFRYD" "$option"
+	expect 2 'needs a value' "$BELFRYD" "$option"
 done
 expect 2 'not error, warn, info or debug' "$BELFRYD" --log loud
 for gpu in x -1 254 soft: soft:8 softy ''; do
@@ -286,7 +286,7 @@ expect 2 'say run, env, status or stop' "$BELFRY" soft
 expect 2 'say run, env, status or stop' "$BELFRY" soft frobnicate
 for command in run env status stop; do
 	expect 2 'unknown option' "$BELFRY" soft "$command" --frobnicate
-	expect 2 'without its value' "$BELFRY" soft "$command" --soft
+	expect 2 'needs a value' "$BELFRY" soft "$command" --soft
 	expect 2 "'frob': unknown" "$BELFRY" soft "$command" --soft frob=1
 done
 for command in env status stop; do
