@@ -1,6 +1,8 @@
 /* The token: who has it, until when, and the gates that follow from it. */
 #include "sched/state.h"
 
+#include "base/number.h"
+
 bool vgpu_may_have_token(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	return vgpu_wants(vgpu) && vgpu_takes_token(sched, vgpu) && !vgpu->is_spent;
@@ -237,11 +239,6 @@ bool sched_next_token(struct sched *sched, struct sched_order *to)
 	return false;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static uint64_t after(const struct sched *sched, int64_t ns)
 {
 	return ns > 0 ? sched->now_ns + (uint64_t)ns : sched->now_ns;
@@ -286,12 +283,12 @@ uint64_t sched_token_wake_ns(const struct sched *sched)
 
 	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
 		if (vgpu_is_draining(v) && !v->is_stopping && v->drain_ns >= sched->now_ns)
-			wake = earlier(wake, v->drain_ns);
+			wake = bf_min(wake, v->drain_ns);
 		if (!vgpu_has_limit(v) || !vgpu_wants(v))
 			continue;
-		wake = earlier(wake, v->is_spent     ? vgpu_unspent_ns(sched, v)
-				     : vgpu_is_on(v) ? vgpu_spent_ns(sched, v)
-						     : SCHED_NEVER);
+		wake = bf_min(wake, v->is_spent	    ? vgpu_unspent_ns(sched, v)
+				    : vgpu_is_on(v) ? vgpu_spent_ns(sched, v)
+						    : SCHED_NEVER);
 	}
 	return wake;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/log.h"
 #include "warden/state.h"
 
@@ -38,30 +39,25 @@ struct answer site_refuse(struct site *site, uint32_t status, const char *why)
 	return site_status(site, status);
 }
 
-static void put64(uint8_t *at, uint64_t value)
-{
-	memcpy(at, &value, sizeof(value));
-}
-
 /* Point the copy at our copies of what it points to, or at nothing; and back at the program's. */
 static void set_pointers(struct site *site, bool is_ours)
 {
 	const struct rm_call *call = &site->call;
 
 	if (call->verb == RM_VERB_ALLOC || call->verb == RM_VERB_CONTROL)
-		put64(site->arg.now + PARAMS_AT, is_ours ? (uintptr_t)site->params.now : call->params);
+		bf_put64(site->arg.now + PARAMS_AT, is_ours ? (uintptr_t)site->params.now : call->params);
 	else if (call->nr == RM_ESC_GET_EVENT_DATA)
-		put64(site->arg.now, is_ours ? (uintptr_t)site->params.now : site->params.at);
+		bf_put64(site->arg.now, is_ours ? (uintptr_t)site->params.now : site->params.at);
 	if (call->verb == RM_VERB_ALLOC && call->size == ALLOC_LONG)
-		put64(site->arg.now + RIGHTS_AT, !is_ours	? call->rights
-						 : call->rights ? (uintptr_t)site->rights
-								: 0);
+		bf_put64(site->arg.now + RIGHTS_AT, !is_ours	   ? call->rights
+						    : call->rights ? (uintptr_t)site->rights
+								   : 0);
 	for (unsigned i = 0; site->control && i < site->control->pointer_count; i++) {
 		const struct rm_pointer *pointer = &site->control->pointers[i];
 		uint64_t theirs;
 
 		memcpy(&theirs, site->params.before + pointer->at, sizeof(theirs));
-		put64(site->params.now + pointer->at, is_ours ? (uintptr_t)site->lists[i].now : theirs);
+		bf_put64(site->params.now + pointer->at, is_ours ? (uintptr_t)site->lists[i].now : theirs);
 	}
 }
 
@@ -365,8 +361,8 @@ static struct answer heap_call(struct site *site)
 		return RETURN(rc);
 	memcpy(&all, site->arg.now + INFO_TOTAL_AT, sizeof(all));
 	memcpy(&left, site->arg.now + INFO_FREE_AT, sizeof(left));
-	put64(site->arg.now + INFO_TOTAL_AT, total < all ? total : all);
-	put64(site->arg.now + INFO_FREE_AT, room < left ? room : left);
+	bf_put64(site->arg.now + INFO_TOTAL_AT, total < all ? total : all);
+	bf_put64(site->arg.now + INFO_FREE_AT, room < left ? room : left);
 	return RETURN(0);
 }
 

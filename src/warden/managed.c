@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/log.h"
 #include "base/own.h"
 #include "warden/state.h"
@@ -27,20 +28,12 @@ enum {
 
 static uint64_t get64(const struct site *site, int at)
 {
-	uint64_t value = 0;
-
-	if (at >= 0)
-		memcpy(&value, site->arg.now + at, sizeof(value));
-	return value;
+	return at >= 0 ? bf_get64(site->arg.now + at) : 0;
 }
 
 static uint32_t get32(const struct site *site, int at)
 {
-	uint32_t value = 0;
-
-	if (at >= 0)
-		memcpy(&value, site->arg.now + at, sizeof(value));
-	return value;
+	return at >= 0 ? bf_get32(site->arg.now + at) : 0;
 }
 
 int managed_perform(struct site *site)

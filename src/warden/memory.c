@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "base/bytes.h"
 #include "base/log.h"
 #include "warden/state.h"
 
@@ -38,18 +39,12 @@ enum {
 
 static uint32_t get32(const struct site *site, size_t at)
 {
-	uint32_t value;
-
-	memcpy(&value, site->params.now + at, sizeof(value));
-	return value;
+	return bf_get32(site->params.now + at);
 }
 
 static uint16_t get16(const struct site *site, size_t at)
 {
-	uint16_t value;
-
-	memcpy(&value, site->params.now + at, sizeof(value));
-	return value;
+	return bf_get16(site->params.now + at);
 }
 
 static struct answer refuse_memory(struct site *site, uint64_t bytes)

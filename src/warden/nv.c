@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/log.h"
 #include "base/own.h"
 
@@ -205,14 +206,6 @@ int nv_page_name(struct device *device, int control_fd, uint32_t client, uint32_
 	return rc;
 }
 
-static uint64_t read64(const uint8_t *at)
-{
-	uint64_t value;
-
-	memcpy(&value, at, sizeof(value));
-	return value;
-}
-
 int nv_use_of(struct device *device, pid_t pid, struct device_use *use)
 {
 	const struct rm_layout *layout = device->layout;
@@ -229,8 +222,9 @@ int nv_use_of(struct device *device, pid_t pid, struct device_use *use)
 	rc = own_control(nv_of(device), OWN_SUBDEVICE, RM_CTRL_GET_PID_INFO, params, layout->pid_info_size);
 	if (rc)
 		return rc < 0 ? rc : -EIO;
-	use->paid_bytes = read64(entry + layout->pid_info_private) + read64(entry + layout->pid_info_owned);
-	use->borrowed_bytes = read64(entry + layout->pid_info_duped);
+	use->paid_bytes = bf_get64(entry + layout->pid_info_private) +
+			  bf_get64(entry + layout->pid_info_owned);
+	use->borrowed_bytes = bf_get64(entry + layout->pid_info_duped);
 	return 0;
 }
 

@@ -1,22 +1,10 @@
 /* What programs are told: the vGPU's memory for the card's, and its processes for everybody's. */
 #include <string.h>
 
+#include "base/bytes.h"
 #include "warden/state.h"
 
 enum { PIDS_CLASS_AT = 4 }; /* NV2080_CTRL_GPU_GET_PIDS_PARAMS: processes with an object of this class */
-
-static uint32_t get32(const uint8_t *at)
-{
-	uint32_t value;
-
-	memcpy(&value, at, sizeof(value));
-	return value;
-}
-
-static void put32(uint8_t *at, uint32_t value)
-{
-	memcpy(at, &value, sizeof(value));
-}
 
 /* In KiB, as the driver counts. Values are lowered, never raised: what the CPU can map, or what is free on the
  * card, may be less than the vGPU has. */
@@ -25,18 +13,18 @@ static void tell_memory(struct warden *warden, uint8_t *list, uint32_t count)
 	uint64_t limit = ledger_limit(warden->ledger);
 
 	for (uint32_t i = 0; limit && i < count; i++, list += 8) {
-		enum rm_fb_meaning meaning = rm_fb_meaning(get32(list));
+		enum rm_fb_meaning meaning = rm_fb_meaning(bf_get32(list));
 		uint64_t most = (meaning == RM_FB_TOTAL ? limit : ledger_room(warden->ledger)) >> 10;
 
-		if (meaning != RM_FB_UNRELATED && most < get32(list + 4))
-			put32(list + 4, (uint32_t)most);
+		if (meaning != RM_FB_UNRELATED && most < bf_get32(list + 4))
+			bf_put32(list + 4, (uint32_t)most);
 	}
 }
 
 static struct answer told_memory(struct site *site)
 {
 	const struct rm_layout *layout = site->warden->device->layout;
-	uint32_t count = get32(site->params.now);
+	uint32_t count = bf_get32(site->params.now);
 	int rc;
 
 	if (count > layout->fb_info_max || site->params.bytes < layout->fb_info_list + 8 * count)
@@ -73,15 +61,15 @@ static struct answer told_pids(struct site *site)
 	memset(table, 0, sizeof(uint32_t) * layout->pids_max);
 	for (const struct process *p = LIST_FIRST(&site->warden->processes); p && count < layout->pids_max;
 	     p = LIST_NEXT(p, next))
-		if (process_has_class(p, get32(site->params.now + PIDS_CLASS_AT)))
-			put32(table + sizeof(uint32_t) * count++, (uint32_t)p->pid);
-	put32(site->params.now + layout->pids_count, count);
+		if (process_has_class(p, bf_get32(site->params.now + PIDS_CLASS_AT)))
+			bf_put32(table + sizeof(uint32_t) * count++, (uint32_t)p->pid);
+	bf_put32(site->params.now + layout->pids_count, count);
 	return RETURN(0);
 }
 
 static void tell_process(const struct warden *warden, const struct rm_layout *layout, uint8_t *entry)
 {
-	const struct process *process = process_by_pid(warden, (pid_t)get32(entry));
+	const struct process *process = process_by_pid(warden, (pid_t)bf_get32(entry));
 	uint64_t bytes = process ? process_named_bytes(process) : 0;
 
 	memcpy(entry + layout->pid_info_private, &bytes, sizeof(bytes));
@@ -93,7 +81,7 @@ static void tell_process(const struct warden *warden, const struct rm_layout *la
 static struct answer told_pid_info(struct site *site)
 {
 	const struct rm_layout *layout = site->warden->device->layout;
-	uint32_t count = get32(site->params.now);
+	uint32_t count = bf_get32(site->params.now);
 	int rc;
 
 	if (site->params.bytes != layout->pid_info_size || count > layout->pid_info_max)

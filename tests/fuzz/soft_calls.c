@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "rm/rm.h"
 
 enum { FILES = 3, HANDLES = 11, STEP_BYTES = 8 };
@@ -71,16 +72,6 @@ static_assert(sizeof(struct soft_turns_params) <= UINT16_MAX, "sizes are 16 bits
 static const char text[] =
 	".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n\tret;\n}\n";
 
-static void put32(uint8_t *at, uint32_t value)
-{
-	memcpy(at, &value, sizeof(value));
-}
-
-static void put64(uint8_t *at, uint64_t value)
-{
-	memcpy(at, &value, sizeof(value));
-}
-
 /* The file's client itself, one of a few handles, or one that is nobody's. */
 static uint32_t handle_of(const struct machine *m, unsigned file, uint8_t byte)
 {
@@ -120,35 +111,35 @@ static uint32_t fill_params(const struct machine *m, unsigned file, uint32_t cla
 	memset(params, 0, 512);
 	switch (class_id) {
 	case 0x80:
-		put32(params, in[4] % 3);
+		bf_put32(params, in[4] % 3);
 		return in[4] > 250 ? 8 : 56;
 	case 0x2080:
 		return 4;
 	case 0x40:
 	case 0x3e:
 	case 0x50a0:
-		put32(params + 8, in[4] & 0x10);
-		put32(params + 24, in[4] & 1 ? 1u << 25 : 0);
-		put64(params + 64, (uint64_t)in[5] << (in[4] >> 2));
-		put64(params + 80, (uint64_t)in[6] << 16);
-		put32(params + 108, handle_of(m, file, in[7]));
+		bf_put32(params + 8, in[4] & 0x10);
+		bf_put32(params + 24, in[4] & 1 ? 1u << 25 : 0);
+		bf_put64(params + 64, (uint64_t)in[5] << (in[4] >> 2));
+		bf_put64(params + 80, (uint64_t)in[6] << 16);
+		bf_put32(params + 108, handle_of(m, file, in[7]));
 		return 128;
 	case 0xa06c:
-		put32(params + 0, in[4] & 1 ? handle_of(m, file, in[5]) : 0);
-		put32(params + 8, in[4] & 2 ? handle_of(m, file, in[6]) : 0);
+		bf_put32(params + 0, in[4] & 1 ? handle_of(m, file, in[5]) : 0);
+		bf_put32(params + 8, in[4] & 2 ? handle_of(m, file, in[6]) : 0);
 		return 20;
 	case 0xc86f:
-		put32(params + 0, in[4] & 1 ? handle_of(m, file, in[5]) : 0);
-		put64(params + 8, (uint64_t)in[7] << 16);
-		put32(params + 16, 1u << in[4] % 24);
-		put32(params + 28, in[4] & 2 ? handle_of(m, file, in[6]) : 0);
-		put32(params + 32, handle_of(m, file, in[7]));
-		put64(params + 64, (uint64_t)in[5] << 8);
+		bf_put32(params + 0, in[4] & 1 ? handle_of(m, file, in[5]) : 0);
+		bf_put64(params + 8, (uint64_t)in[7] << 16);
+		bf_put32(params + 16, 1u << in[4] % 24);
+		bf_put32(params + 28, in[4] & 2 ? handle_of(m, file, in[6]) : 0);
+		bf_put32(params + 32, handle_of(m, file, in[7]));
+		bf_put64(params + 64, (uint64_t)in[5] << 8);
 		return 368;
 	case SOFT_CLASS_CODE:
-		put32(params, in[4] & 1 ? handle_of(m, file, in[5]) : 0);
-		put32(params + 4, handle_of(m, file, in[6]));
-		put64(params + 16, in[7] & 1 ? sizeof(text) - 1 : (uint64_t)in[7] << 9);
+		bf_put32(params, in[4] & 1 ? handle_of(m, file, in[5]) : 0);
+		bf_put32(params + 4, handle_of(m, file, in[6]));
+		bf_put64(params + 16, in[7] & 1 ? sizeof(text) - 1 : (uint64_t)in[7] << 9);
 		return sizeof(struct soft_code_params);
 	default:
 		return in[4] > 200 ? in[5] : 0;
@@ -210,10 +201,10 @@ static void do_control(struct machine *m, unsigned file, const uint8_t *in)
 	uint32_t bytes = in[3] > 240 ? in[3] : sizes[which];
 
 	memset(params, in[4] > 128 ? 0 : in[5], sizeof(params));
-	put32(params, in[6] % 4 ? in[6] % 8 : in[6]);
-	put32(params + 4, in[7] % 8);
-	put32(params + 24, m->clients[file]);
-	put32(params + 280, handle_of(m, file, in[7]));
+	bf_put32(params, in[6] % 4 ? in[6] % 8 : in[6]);
+	bf_put32(params + 4, in[7] % 8);
+	bf_put32(params + 24, m->clients[file]);
+	bf_put32(params + 280, handle_of(m, file, in[7]));
 	call(m, file, RM_ESC_CONTROL, (uint8_t *)&arg, sizeof(arg), params, bytes, NULL);
 }
 
@@ -222,19 +213,19 @@ static void do_dma(struct machine *m, unsigned file, const uint8_t *in)
 	uint8_t arg[64] = { 0 };
 	bool is_unmap = in[1] & 1;
 
-	put32(arg, m->clients[file]);
-	put32(arg + 4, in[2] > 128 ? handle_of(m, file, in[2]) : HANDLE_DEVICE);
-	put32(arg + 8, in[3] > 128 ? handle_of(m, file, in[3]) : HANDLE_SPACE);
-	put32(arg + 12, handle_of(m, file, in[4]));
+	bf_put32(arg, m->clients[file]);
+	bf_put32(arg + 4, in[2] > 128 ? handle_of(m, file, in[2]) : HANDLE_DEVICE);
+	bf_put32(arg + 8, in[3] > 128 ? handle_of(m, file, in[3]) : HANDLE_SPACE);
+	bf_put32(arg + 12, handle_of(m, file, in[4]));
 	if (is_unmap) {
-		put64(arg + 24, (uint64_t)in[5] << 16);
+		bf_put64(arg + 24, (uint64_t)in[5] << 16);
 		call(m, file, RM_ESC_UNMAP_MEMORY_DMA, arg, 48, arg, 0, NULL);
 		return;
 	}
-	put64(arg + 16, (uint64_t)in[6] << 12);
-	put64(arg + 24, (uint64_t)(in[7] >> 4) << (12 + in[7] % 16));
-	put32(arg + 32, (in[1] & 2 ? 1u << 15 : 0) | (in[1] & 4 ? 1 : 0));
-	put64(arg + 48, (uint64_t)in[5] << 16);
+	bf_put64(arg + 16, (uint64_t)in[6] << 12);
+	bf_put64(arg + 24, (uint64_t)(in[7] >> 4) << (12 + in[7] % 16));
+	bf_put32(arg + 32, (in[1] & 2 ? 1u << 15 : 0) | (in[1] & 4 ? 1 : 0));
+	bf_put64(arg + 48, (uint64_t)in[5] << 16);
 	call(m, file, RM_ESC_MAP_MEMORY_DMA, arg, 64, arg, 0, NULL);
 }
 
@@ -307,9 +298,9 @@ static void do_any(struct machine *m, unsigned file, const uint8_t *in)
 
 	for (size_t i = 0; i < sizeof(arg); i++)
 		arg[i] = in[4 + i % 4] & (i % 4 ? 0 : 0xff);
-	put32(arg, m->clients[file]);
-	put32(arg + 4, handle_of(m, file, in[4]));
-	put32(arg + 8, in[3] % 32);
+	bf_put32(arg, m->clients[file]);
+	bf_put32(arg + 4, handle_of(m, file, in[4]));
+	bf_put32(arg + 8, in[3] % 32);
 	call(m, file, in[1], arg, size, arg, in[3] > 128 ? in[3] : 0, m->files[in[5] % FILES]);
 }
 

@@ -22,6 +22,7 @@
 #include <cmocka.h>
 
 #include "../../include/belfry/policy.h"
+#include "base/number.h"
 
 #define US 1000ull
 #define MS 1000000ull
@@ -37,7 +38,7 @@ static inline size_t table_bytes(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = BELFRY_VGPUS_MAX * sizeof(struct belfry_vgpu);
 
-	return (bytes + page - 1) / page * page;
+	return bf_round_up(bytes, page);
 }
 
 struct tunable {

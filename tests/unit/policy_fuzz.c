@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/number.h"
 #include "policy_program.h"
 #include "sched_trial.h"
 
@@ -105,7 +106,7 @@ static void make_table(struct random_policy *random)
 	random->table_fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "vgpus", sizeof(uint32_t),
 					  sizeof(struct belfry_vgpu), BELFRY_VGPUS_MAX, &options);
 	assert_true(random->table_fd >= 0);
-	random->table_bytes = (bytes + page - 1) / page * page;
+	random->table_bytes = bf_round_up(bytes, page);
 	random->table =
 		mmap(NULL, random->table_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, random->table_fd, 0);
 	assert_ptr_not_equal(random->table, MAP_FAILED);

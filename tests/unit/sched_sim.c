@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "base/number.h"
+
 #define NEWS_NS (sim_nvidia.news_ns)
 
 /* Of a simulation: since sim_mark, but for the first two. */
@@ -139,18 +141,13 @@ static void asked(struct sim *sim)
 	check_gates(sim);
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* For sim_most_in_window. */
 static void count_ms(const struct sim *sim, uint64_t to)
 {
 	uint64_t from = sim->switched_ns > sim->now_ns ? sim->switched_ns : sim->now_ns;
 
 	for (uint64_t at = from; sim->on && at < to;) {
-		uint64_t ms = at / MS, end = earlier(to, (ms + 1) * MS);
+		uint64_t ms = at / MS, end = bf_min(to, (ms + 1) * MS);
 
 		sim_seen(sim->on)->ran_in_ms[ms - SIM_BEGIN_NS / MS] += (uint32_t)(end - at);
 		at = end;
