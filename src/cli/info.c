@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/landlock.h"
 #include "base/own.h"
 #include "base/process.h"
 #include "base/units.h"
@@ -93,12 +94,12 @@ static const char *known(const struct info *info)
 
 static bool has_signal_scope(const struct info *info)
 {
-	return info->landlock_abi >= LANDLOCK_ABI_SIGNALS;
+	return info->landlock_abi >= BF_LANDLOCK_ABI_SCOPE;
 }
 
 static bool has_device_right(const struct info *info)
 {
-	return info->landlock_abi >= LANDLOCK_ABI_DEVICES;
+	return info->landlock_abi >= BF_LANDLOCK_ABI_IOCTL_DEV;
 }
 
 static void print(const struct info *info)
@@ -130,14 +131,14 @@ static void print(const struct info *info)
 	else
 		printf("files    device files that programs map take driver calls if they are passed out of the run; "
 		       "it takes\n         Landlock ABI %d (Linux 6.10), and here it is %s\n",
-		       LANDLOCK_ABI_DEVICES, info->landlock_abi ? "older" : "off or missing");
+		       BF_LANDLOCK_ABI_IOCTL_DEV, info->landlock_abi ? "older" : "off or missing");
 	if (has_signal_scope(info))
 		printf("signals  programs signal and trace processes of their own run only (Landlock ABI %d)\n",
 		       info->landlock_abi);
 	else
 		printf("signals  NOT restricted: programs can signal every process of their user, belfryd too; it "
 		       "takes Landlock\n         ABI %d (Linux 6.12), and here it is %s\n",
-		       LANDLOCK_ABI_SIGNALS, info->landlock_abi ? "older" : "off or missing");
+		       BF_LANDLOCK_ABI_SCOPE, info->landlock_abi ? "older" : "off or missing");
 }
 
 static void print_json(const struct info *info)

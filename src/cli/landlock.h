@@ -6,11 +6,6 @@
 
 #include "base/error.h"
 
-enum {
-	LANDLOCK_ABI_DEVICES = 5, /* Linux 6.10: files on which nobody can make an ioctl (warden/proxy.h) */
-	LANDLOCK_ABI_SIGNALS = 6, /* Linux 6.12 */
-};
-
 /* The kernel's; 0: it has no Landlock, or Landlock is off. */
 int landlock_abi(void);
 /* For this thread and all that it starts, for ever; sets no_new_privs. Where the kernel cannot do it nothing is done and 0 is
