@@ -1,10 +1,10 @@
-/* Classes a client can allocate. The list is that of the driver's own table (rmapi/resource_list.h, the same
- * in 570 to 595 but for what is noted), without its display, vGPU host and test classes, which are unknown
- * here and refused. Parameters of the classes that are not refused hold no address that the driver follows,
- * but for 0x71, whose address is that of the caller's pages. */
+/* Classes a client can allocate, from the driver's table (rmapi/resource_list.h, the same in 570 to 595
+ * except where noted). Display, vGPU host and test classes are not listed, and so refused. The parameters of
+ * the classes that are not refused hold no address that the driver follows, except 0x71, whose address is
+ * that of the caller's pages. */
 #include "rm/rm.h"
 
-/* Which parameters a class takes. UNKNOWN is 0, so that leaving it out means it. */
+/* Which parameters a class takes. UNKNOWN is 0, so that it is the default. */
 enum params {
 	PARAMS_UNKNOWN = 0,
 	PARAMS_NONE,
@@ -37,39 +37,40 @@ struct entry {
 	{ \
 		{ (id), RM_KIND_##kind, (name), { -1, -1 } }, PARAMS_FIXED, (bytes) \
 	}
-/* One whose parameters name a client. */
+/* A class whose parameters name a client. */
 #define CLIENT_AT(id, kind, params, bytes, name, first, second) \
 	{ \
 		{ (id), RM_KIND_##kind, (name), { (first), (second) } }, PARAMS_##params, (bytes) \
 	}
 #define REFUSED(id, name) CLASS(id, REFUSED, UNKNOWN, name)
 
-/* In order of id: rm_class_find searches by halves. */
+/* Sorted by id: rm_class_find uses a binary search. */
 static const struct entry entries[] = {
-	/* The driver turns every one of the three roots into 0x41 for callers from user space (escape.c). */
+	/* For callers from user space the driver turns all three root classes into 0x41 (escape.c). */
 	FIXED(0x0000, ROOT, 4, "NV01_ROOT"),
 	FIXED(0x0001, ROOT, 4, "NV01_ROOT_NON_PRIV"),
-	FIXED(0x0002, OTHER, 32, "NV01_CONTEXT_DMA"), /* names memory and ends with it; makes none */
+	FIXED(0x0002, OTHER, 32, "NV01_CONTEXT_DMA"), /* refers to memory and ends with it; allocates none */
 	CLASS(0x0004, OTHER, NONE, "NV01_TIMER"),
-	/* Its parameters choose the class of event: 0x79, which is listed, or a callback in the kernel. */
+	/* Its parameters choose the class of the event: 0x79, which is listed, or a callback in the
+	 * kernel. */
 	REFUSED(0x0005, "NV01_EVENT"),
-	/* Management of every GPU, detached ones included. Not needed. */
+	/* Manages every GPU, also detached ones. Not needed. */
 	REFUSED(0x0020, "NV0020_GPU_MANAGEMENT"),
 	CLASS(0x003e, SYSMEM, MEMORY, "NV01_MEMORY_SYSTEM"),
-	/* All of BAR0, doorbells of every channel included. Anyone may make one; whether it maps is checked
-	 * later and by privilege, so a root program could ring past the gate. */
+	/* All of BAR0, including the doorbells of every channel. Any client may allocate it. The driver
+	 * checks the privilege only when it is mapped, so a program of root could ring without the gate. */
 	REFUSED(0x003f, "NV01_MEMORY_LOCAL_PRIVILEGED"),
-	/* The only class that makes device memory: it insists on the video memory location, and 0x3e insists
-	 * on any other (video_mem.c, system_mem.c). */
+	/* The only class that allocates device memory: it requires the video memory location, and 0x3e
+	 * requires any other (video_mem.c, system_mem.c). */
 	CLASS(0x0040, VIDMEM, MEMORY, "NV01_MEMORY_LOCAL_USER"),
 	FIXED(0x0041, ROOT, 4, "NV01_ROOT_CLIENT"),
-	/* Host memory behind a Grace-like host, "not supported" on any other card. Gone in 595. */
+	/* Host memory behind a Grace-like host, "not supported" on any other card. Removed in 595. */
 	CLASS(0x0042, SYSMEM, MEMORY, "NV_MEMORY_EXTENDED_USER"),
-	/* Root only. Has the driver copy and fill memory on a channel of its own, which no gate holds. */
+	/* Root only. The driver copies and fills memory on a channel of its own, which no gate controls. */
 	REFUSED(0x0050, "NV_CE_UTILS"),
-	FIXED(0x0070, OTHER, 24, "NV01_MEMORY_VIRTUAL"),		  /* addresses only */
+	FIXED(0x0070, OTHER, 24, "NV01_MEMORY_VIRTUAL"),		  /* reserves addresses only */
 	FIXED(0x0071, OS_MEMORY, 40, "NV01_MEMORY_SYSTEM_OS_DESCRIPTOR"), /* u64 address at 16 */
-	/* The boot console's framebuffer, kernel only. */
+	/* The framebuffer of the boot console, kernel only. */
 	REFUSED(0x0076, "NV01_MEMORY_FRAMEBUFFER_CONSOLE"),
 	/* Calls an address in the kernel. */
 	REFUSED(0x0078, "NV01_EVENT_KERNEL_CALLBACK"),
@@ -78,28 +79,31 @@ static const struct entry entries[] = {
 	REFUSED(0x007d, "NV04_SOFTWARE_TEST"),
 	/* Calls an address in the kernel. */
 	REFUSED(0x007e, "NV01_EVENT_KERNEL_CALLBACK_EX"),
-	/* It may share the address space of another client, and stand for another's device. */
+	/* It may share another client's address space and refer to another client's device. */
 	CLIENT_AT(0x0080, DEVICE, DEVICE, 0, "NV01_DEVICE_0", 4, 8),
-	/* Root only. Objects over page numbers the caller lists: anyone's memory, counted nowhere. */
+	/* Root only. Creates objects over physical pages that the caller lists: any memory, and not in the
+	 * ledger. */
 	REFUSED(0x0081, "NV01_MEMORY_LIST_SYSTEM"),
 	REFUSED(0x0082, "NV01_MEMORY_LIST_FBMEM"),
 	REFUSED(0x0083, "NV01_MEMORY_LIST_OBJECT"),
 	/* Internal to the driver. */
 	REFUSED(0x0090, "KERNEL_GRAPHICS_CONTEXT"),
-	/* Compression tags of the card, which all programs share. Not needed. */
+	/* Compression tags of the card, shared by all programs. Not needed. */
 	REFUSED(0x00b1, "NV01_MEMORY_HW_RESOURCES"),
-	/* Root only. A linear window on the whole framebuffer; allocates nothing, reaches everything. */
+	/* Root only. A linear window on the whole framebuffer: allocates nothing, gives access to
+	 * everything. */
 	REFUSED(0x00c2, "NV01_MEMORY_LOCAL_PHYSICAL"),
 	/* Host hardware of Tegra. */
 	REFUSED(0x00c3, "NV01_MEMORY_SYNCPOINT"),
 	/* Keeps references to memory. Graphics with timeline semaphores would use it. */
 	REFUSED(0x00da, "NV_SEMAPHORE_SURFACE"),
-	/* Memory of the driver, counted nowhere. */
+	/* Memory of the driver, not in the ledger. */
 	REFUSED(0x00db, "NV40_DEBUG_BUFFER"),
-	/* A read-only page of live figures. It shows the card's real total and free memory. */
+	/* A read-only page of live figures, with the card's real total and free memory. */
 	FIXED(0x00de, OTHER, 8, "RM_USER_SHARED_DATA"),
-	/* The export, import, fabric and multicast classes give names and addresses to memory that was made as 0x40
-	 * and keep it alive after that is freed: it would be counted nowhere. Some carry files or events. */
+	/* The export, import, fabric and multicast classes give names and addresses to memory of class 0x40
+	 * and keep it allocated after the object is freed, outside of the ledger. Some of them carry files or
+	 * events. */
 	REFUSED(0x00e0, "NV_MEMORY_EXPORT"),
 	REFUSED(0x00f1, "NV_IMEX_SESSION"),
 	REFUSED(0x00f3, "NV01_MEMORY_FLA"),
@@ -107,21 +111,21 @@ static const struct entry entries[] = {
 	REFUSED(0x00f9, "NV_MEMORY_FABRIC_IMPORT_V2"),
 	REFUSED(0x00fb, "NV_MEMORY_FABRIC_IMPORTED_REF"),
 	REFUSED(0x00fd, "NV_MEMORY_MULTICAST_FABRIC"),
-	/* Maps memory from a queue of the driver's own, which no gate holds. */
+	/* Maps memory from a queue of the driver's own, which no gate controls. */
 	REFUSED(0x00fe, "NV_MEMORY_MAPPER"),
 	CLASS(0x2080, SUBDEVICE, SUBDEVICE, "NV20_SUBDEVICE_0"),
 	FIXED(0x2081, OTHER, 4, "NV2081_BINAPI"),
 	/* Root only. */
 	REFUSED(0x2082, "NV2082_BINAPI_PRIVILEGED"),
-	CLASS(0x208f, OTHER, NONE, "NV20_SUBDEVICE_DIAG"), /* one control of it is known */
+	CLASS(0x208f, OTHER, NONE, "NV20_SUBDEVICE_DIAG"), /* one of its controls is known */
 	CLASS(0x503b, OTHER, P2P, "NV50_P2P"),
-	/* Gives memory to other devices (RDMA) and keeps references to it. libcuda makes one and goes on without it
-	 * (measured). */
+	/* Gives memory to other devices (RDMA) and keeps references to it. libcuda allocates one and works
+	 * without it (measured). */
 	REFUSED(0x503c, "NV50_THIRD_PARTY_P2P"),
-	/* Issues controls from the command stream, unseen by anyone, among them the one that moves a
+	/* Issues controls from the command stream, which Belfry cannot see, including the one that moves a
 	 * channel's USERD (deferred_api.c: 0x20801116). */
 	REFUSED(0x5080, "NV50_DEFERRED_API_CLASS"),
-	CLASS(0x50a0, OTHER, MEMORY, "NV50_MEMORY_VIRTUAL"), /* addresses only */
+	CLASS(0x50a0, OTHER, MEMORY, "NV50_MEMORY_VIRTUAL"), /* reserves addresses only */
 	CLIENT_AT(0x83de, OTHER, FIXED, 12, "GT200_DEBUGGER", 0, 4),
 	/* Performance counters of every program. */
 	REFUSED(0x844c, "G84_PERFBUFFER"),
@@ -136,9 +140,9 @@ static const struct entry entries[] = {
 	CLASS(0x9096, OTHER, NONE, "GF100_ZBC_CLEAR"),
 	/* Profilers: counters of every program, and registers of the GPU. */
 	REFUSED(0x90cc, "GF100_PROFILER"),
-	/* Keeps references to memory, and tells of the context switches of every program. */
+	/* Keeps references to memory, and reports the context switches of every program. */
 	REFUSED(0x90cd, "NV_EVENT_BUFFER"),
-	/* Host memory without a device, counted nowhere. Not needed. */
+	/* Host memory without a device, not in the ledger. Not needed. */
 	REFUSED(0x90ce, "NV01_MEMORY_DEVICELESS"),
 	CLASS(0x90e6, OTHER, NONE, "GF100_SUBDEVICE_MASTER"),
 	CLASS(0x90e7, OTHER, NONE, "GF100_SUBDEVICE_INFOROM"),
@@ -146,13 +150,13 @@ static const struct entry entries[] = {
 	CLASS(0xa06c, GROUP, GROUP, "KEPLER_CHANNEL_GROUP_A"),
 	CLASS(0xa06f, CHANNEL, CHANNEL, "KEPLER_CHANNEL_GPFIFO_A"),
 	FIXED(0xa0bc, OTHER, 20, "NVENC_SW_SESSION"),
-	/* Capture of displays. */
+	/* Display capture. */
 	REFUSED(0xa0bd, "NVFBC_SW_SESSION"),
 	CLASS(0xa140, ENGINE, GRAPHICS, "KEPLER_INLINE_TO_MEMORY_B"),
 	CLASS(0xa16f, CHANNEL, CHANNEL, "KEPLER_CHANNEL_GPFIFO_B"),
 	CLASS(0xb06f, CHANNEL, CHANNEL, "MAXWELL_CHANNEL_GPFIFO_A"),
 	CLASS(0xb0b5, ENGINE, COPY, "MAXWELL_DMA_COPY_A"),
-	/* Profilers, as 0x90cc. */
+	/* Profilers, like 0x90cc. */
 	REFUSED(0xb1cc, "MAXWELL_PROFILER_CONTEXT"),
 	REFUSED(0xb2cc, "MAXWELL_PROFILER_DEVICE"),
 	CLASS(0xb4b7, ENGINE, VIDEO, "NVB4B7_VIDEO_ENCODER"),
@@ -160,7 +164,7 @@ static const struct entry entries[] = {
 	CLASS(0xb8d1, ENGINE, VIDEO, "NVB8D1_VIDEO_NVJPG"),
 	CLASS(0xb8fa, ENGINE, VIDEO, "NVB8FA_VIDEO_OFA"),
 	CLASS(0xc06f, CHANNEL, CHANNEL, "PASCAL_CHANNEL_GPFIFO_A"),
-	/* Of the kernel's UVM alone. */
+	/* Only for the kernel's UVM module. */
 	REFUSED(0xc076, "GP100_UVM_SW"),
 	CLASS(0xc0b5, ENGINE, COPY, "PASCAL_DMA_COPY_A"),
 	CLASS(0xc361, DOORBELL, NONE, "VOLTA_USERMODE_A"),
@@ -172,12 +176,12 @@ static const struct entry entries[] = {
 	CLASS(0xc4d1, ENGINE, VIDEO, "NVC4D1_VIDEO_NVJPG"),
 	CLASS(0xc561, DOORBELL, NONE, "AMPERE_USERMODE_A"),
 	CLASS(0xc56f, CHANNEL, CHANNEL, "AMPERE_CHANNEL_GPFIFO_A"),
-	/* Of the kernel alone; keeps references to channels. */
+	/* Only for the kernel; keeps references to channels. */
 	REFUSED(0xc574, "UVM_CHANNEL_RETAINER"),
 	CLASS(0xc597, ENGINE, GRAPHICS, "TURING_A"),
 	CLASS(0xc5b5, ENGINE, COPY, "TURING_DMA_COPY_A"),
 	CLASS(0xc5c0, ENGINE, GRAPHICS, "TURING_COMPUTE_A"),
-	/* MIG: parts of the GPU, each named by a file. */
+	/* MIG: parts of the GPU, each referred to by a file. */
 	REFUSED(0xc637, "AMPERE_SMC_PARTITION_REF"),
 	REFUSED(0xc638, "AMPERE_SMC_EXEC_PARTITION_REF"),
 	REFUSED(0xc639, "AMPERE_SMC_CONFIG_SESSION"),

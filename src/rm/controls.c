@@ -1,4 +1,4 @@
-/* Looking up a control in the tables of controls_*.c. */
+/* Finds a control in the tables of controls_*.c. */
 #include "rm/controls.h"
 
 static const struct rm_control_table *const tables[] = {
@@ -10,7 +10,7 @@ static const struct rm_control_table *const tables[] = {
 
 #define TABLE_COUNT (sizeof(tables) / sizeof(tables[0]))
 
-/* The first entry of an id that is not below the one asked for. */
+/* The index of the first entry whose id is not less than the given one. */
 static size_t entry_lower_bound(const struct rm_control_table *table, uint32_t id)
 {
 	size_t low = 0, high = table->count;

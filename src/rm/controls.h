@@ -1,4 +1,4 @@
-/* rm, private: how the tables of controls are written down. */
+/* rm, private: the format of the control tables. */
 #ifndef BELFRY_RM_CONTROLS_H
 #define BELFRY_RM_CONTROLS_H
 
@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* Bits of rm_layout.series_bit, and the sets of them that the tables need. */
+/* Bits of rm_layout.series_bit, and the combinations that the tables need. */
 #define SERIES_570 1u
 #define SERIES_580 2u
 #define SERIES_590 4u
@@ -21,10 +21,10 @@
 
 struct rm_control_entry {
 	struct rm_control control;
-	uint8_t series; /* in which the entry holds */
+	uint8_t series; /* the series that the entry is for */
 };
 
-/* Each in order of id. The sets of ids follow one another, too. */
+/* Each table is sorted by id, and the ranges of the tables do not overlap. */
 struct rm_control_table {
 	const struct rm_control_entry *entries;
 	size_t count;
@@ -32,7 +32,7 @@ struct rm_control_table {
 extern const struct rm_control_table rm_controls_root, rm_controls_device, rm_controls_subdevice,
 	rm_controls_objects;
 
-/* A control whose parameters hold neither addresses nor files, in the series of a set. */
+/* A control whose parameters hold neither addresses nor files, in some series. */
 #define IN(set, number, way_name, size, text) \
 	{ \
 		.control = { .id = (number), \
@@ -55,7 +55,7 @@ extern const struct rm_control_table rm_controls_root, rm_controls_device, rm_co
 			     .client_at = (client) }, \
 		.series = SERIES_ALL \
 	}
-/* A control that is not in the public headers: the firmware has it, and it gets plain bytes. */
+/* A control without a public declaration: the firmware handles it, and its parameters are plain bytes. */
 #define UNSIZED(number, way_name, text) \
 	{ \
 		.control = { .id = (number), .name = (text), .way = RM_WAY_##way_name, .client_at = -1 }, \

@@ -71,8 +71,9 @@ static const struct rm_control_entry entries[] = {
 	CONTROL(0xa06c0102, COPY, 4, "BIND"),
 	CONTROL(0xa06c0103, OWN, 8, "SET_TIMESLICE"),  /* cuda opencl */
 	CONTROL(0xa06c0104, COPY, 8, "GET_TIMESLICE"), /* profiler */
-	/* Preempts outside the scheduler. libcuda asks for it in cudaDeviceReset, and where it is refused the process
-	 * cannot use the GPU again (CUDA error 801, measured). Freeing the group does what is needed. */
+	/* Preempts outside the scheduler. libcuda asks for it in cudaDeviceReset, and where it is refused the
+	 * process cannot use the GPU again (CUDA error 801, measured). Freeing the group does what is
+	 * needed. */
 	CONTROL(0xa06c0105, ANSWERED, 8, "PREEMPT"), /* cuda opencl */
 	CONTROL(0xa06c0106, COPY, 4, "GET_INFO"),
 	CONTROL(0xa06c0107, OWN, 4, "SET_INTERLEAVE_LEVEL"),

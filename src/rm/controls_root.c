@@ -1,4 +1,4 @@
-/* Controls of a client (class 0x41). Those that carry a file in their parameters are the warden's own. */
+/* Controls of a client (class 0x41). The warden has its own handlers for those that carry a file. */
 #include "rm/controls.h"
 
 static const struct rm_control_entry entries[] = {

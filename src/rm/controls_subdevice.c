@@ -1,6 +1,6 @@
 /* Controls of a subdevice (0x2080xxxx), of the binary interface (0x2081xxxx) and of diagnostics (0x208fxxxx).
- * Bit 15 of the number marks those that the kernel passes on to the firmware unread. With bit 14 as well
- * they are for root, which Belfry runs as: none of them is listed. Of the others, the table lists those that
+ * Bit 15 of the number marks controls that the kernel passes to the firmware unread. With bit 14 as well they
+ * are for root, as which Belfry runs: none of those is listed. Of the others, the table lists those that
  * recorded programs use for queries. */
 #include "rm/controls.h"
 

@@ -1,10 +1,12 @@
-/* A driver call's argument, taken apart. Offsets and sizes of the argument structures are the same in 570 to
- * 595 (nvos.h, nv-ioctl.h, nv-unix-nvos-params-wrappers.h), but MAP_MEMORY_DMA grew in 580. */
+/* Decodes the argument of a driver call. Offsets and sizes of the argument structures are the same in 570 to
+ * 595 (nvos.h, nv-ioctl.h, nv-unix-nvos-params-wrappers.h), except MAP_MEMORY_DMA, which grew in 580. */
 #include "rm/rm.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
+
+#include "base/bytes.h"
 
 static_assert(sizeof(struct rm_arg_free) == 16, "NVOS00");
 static_assert(sizeof(struct rm_arg_control) == 32, "NVOS54");
@@ -34,17 +36,17 @@ static_assert(offsetof(struct rm_arg_alloc_memory, fd) == 48, "the file of ALLOC
 #define HEAP_FLAG_VIRTUAL 0x80000u
 #define HEAP_FLAG_HANDLE_PROVIDED 0x4000u
 #define HEAP_ATTR_LOCATION 0x06000000u /* 0 is video memory */
-#define HEAP_ATTR2_USE_EGM 0x01000000u /* up to 590; 595 has no such bit and takes the location alone */
+#define HEAP_ATTR2_USE_EGM 0x01000000u /* up to 590; 595 does not have this bit and uses the location only */
 
-/* Every number the driver takes: what is done with it, and the sizes of its argument. */
+/* Every number the driver accepts: how Belfry handles it, and the sizes of its argument. */
 struct escape {
 	uint32_t nr;
 	enum rm_way way;
-	uint32_t size, other_size; /* sizes the driver takes */
-	bool is_array;		   /* size is that of one entry, and any number of them is taken */
-	/* Of those Belfry has no verb for. */
+	uint32_t size, other_size; /* sizes the driver accepts */
+	bool is_array;		   /* size is that of one entry, and any number of entries is accepted */
+	/* For numbers without a verb. */
 	int client_at; /* -1: it names no client */
-	int status_at; /* -1: it answers in errno alone */
+	int status_at; /* -1: it answers only with errno */
 };
 
 #define VERB(nr, way, size, other) \
@@ -67,20 +69,21 @@ static const struct escape escapes[] = {
 	VERB(RM_ESC_CONTROL, OWN, 32, 32),
 	VERB(RM_ESC_ALLOC, OWN, 48, 32),
 	VERB(RM_ESC_DUP_OBJECT, OWN, 28, 28),
-	/* Lets other clients duplicate an object: cudaIpcGetMemHandle makes one (measured). */
+	/* Allows other clients to duplicate an object: cudaIpcGetMemHandle does this (measured). */
 	PLAIN(RM_ESC_SHARE, OWN, 24, 0, 20),
-	PLAIN(RM_ESC_I2C_ACCESS, REFUSED, 32, 0, 24),	 /* an address, and the board's buses */
+	PLAIN(RM_ESC_I2C_ACCESS, REFUSED, 32, 0, 24),	 /* an address, and access to the board's buses */
 	PLAIN(RM_ESC_IDLE_CHANNELS, REFUSED, 56, 0, 48), /* addresses of lists; waits with the GPU locked */
 	VERB(RM_ESC_VID_HEAP_CONTROL, OWN, 184, 184),
-	PLAIN(RM_ESC_ACCESS_REGISTRY, REFUSED, 72, 0, 64), /* settings of the driver, by address */
+	PLAIN(RM_ESC_ACCESS_REGISTRY, REFUSED, 72, 0, 64), /* settings of the driver, through an address */
 	VERB(RM_ESC_MAP_MEMORY, OWN, 56, 56),
 	VERB(RM_ESC_UNMAP_MEMORY, OWN, 32, 32),
 	PLAIN(RM_ESC_GET_EVENT_DATA, OWN, 16, -1, 12),		      /* u64 address of 16 bytes at 0 */
-	PLAIN(RM_ESC_ALLOC_CONTEXT_DMA2, REFUSED, 56, 0, 48),	      /* older way to class 0x2 */
+	PLAIN(RM_ESC_ALLOC_CONTEXT_DMA2, REFUSED, 56, 0, 48),	      /* older way to allocate class 0x2 */
 	{ RM_ESC_MAP_MEMORY_DMA, RM_WAY_COPY, 64, 56, false, 0, -1 }, /* its status is at size - 8 */
 	PLAIN(RM_ESC_UNMAP_MEMORY_DMA, COPY, 48, 0, 40),
-	PLAIN(RM_ESC_BIND_CONTEXT_DMA, REFUSED, 16, 0, 12), /* of display channels */
-	/* Tells the driver where a mapping of the program moved: two user addresses, compared and not followed. */
+	PLAIN(RM_ESC_BIND_CONTEXT_DMA, REFUSED, 16, 0, 12), /* for display channels */
+	/* Tells the driver where a mapping of the program moved: two user addresses that it compares and does
+	 * not follow. */
 	PLAIN(RM_ESC_UPDATE_DEVICE_MAPPING_INFO, OWN, 40, 0, 32),
 	PLAIN(RM_ESC_LOCKLESS_DIAGNOSTIC, REFUSED, 15412, -1, -1), /* root only */
 	ARRAY(RM_ESC_CARD_INFO, COPY, 72),
@@ -101,18 +104,12 @@ static const struct escape escapes[] = {
 
 static uint32_t get32(const void *arg, size_t at)
 {
-	uint32_t value;
-
-	memcpy(&value, (const char *)arg + at, sizeof(value));
-	return value;
+	return bf_get32((const char *)arg + at);
 }
 
 static uint64_t get64(const void *arg, size_t at)
 {
-	uint64_t value;
-
-	memcpy(&value, (const char *)arg + at, sizeof(value));
-	return value;
+	return bf_get64((const char *)arg + at);
 }
 
 static int get_fd(const void *arg, size_t at)
@@ -179,7 +176,7 @@ static int decode_alloc(const void *arg, struct rm_call *call)
 	return 0;
 }
 
-/* The oldest allocation: no parameters, so it made objects Belfry could not see into. Nothing uses it. */
+/* The oldest allocation call. It has no parameters that Belfry could check, and no known program uses it. */
 static int decode_alloc_object(const void *arg, struct rm_call *call)
 {
 	if (call->size != 20)
@@ -194,9 +191,9 @@ static int decode_alloc_object(const void *arg, struct rm_call *call)
 	return 0;
 }
 
-/* Of the classes this call takes (rmapi_deprecated_allocmemory.c), only host memory, the caller's own pages
- * and a bare address range are harmless. Class 0x40 does not make video memory here: for root it is a window
- * on all of it, and the rest are BAR0, the console and lists of physical pages. */
+/* Of the classes that this call accepts (rmapi_deprecated_allocmemory.c), only host memory, the caller's own
+ * pages and a bare address range are harmless. Class 0x40 does not allocate video memory here: for root it is
+ * a window on all of it. The rest are BAR0, the console and lists of physical pages. */
 static bool alloc_memory_is_harmless(uint32_t class_id)
 {
 	enum rm_kind kind = rm_class_find(class_id)->kind;
@@ -218,7 +215,7 @@ static int decode_alloc_memory(const void *arg, struct rm_call *call)
 	call->class_id = a.class_id;
 	call->flags = a.flags;
 	call->params = a.address;
-	/* The field is the last byte's offset. All ones wraps to 0, which the driver refuses as well. */
+	/* The field is the offset of the last byte. All ones wraps to 0, which the driver refuses as well. */
 	call->bytes = a.limit + 1;
 	call->fd = a.fd < 0 ? -1 : a.fd;
 	call->status_at = offsetof(struct rm_arg_alloc_memory, status);
@@ -226,19 +223,19 @@ static int decode_alloc_memory(const void *arg, struct rm_call *call)
 	return 0;
 }
 
-/* The class the driver picks from flags and attributes (rmapi_deprecated_vidheapctrl.c). */
+/* The class that the driver chooses by flags and attributes (rmapi_deprecated_vidheapctrl.c). */
 static uint32_t heap_class(uint32_t flags, uint32_t attr, uint32_t attr2)
 {
 	if (flags & HEAP_FLAG_VIRTUAL)
 		return 0x50a0;
-	/* 590 and before would make host memory of this on a Grace-like host and fail elsewhere; 595 ignores
-	 * the bit. Video memory stays video memory, so that the ledger errs towards counting. */
+	/* On a Grace-like host, 590 and earlier allocate host memory for this; on others they fail. 595
+	 * ignores the bit. Video memory stays video memory, so that the ledger rather counts too much. */
 	if ((attr2 & HEAP_ATTR2_USE_EGM) && (attr & HEAP_ATTR_LOCATION))
 		return 0x42;
 	return attr & HEAP_ATTR_LOCATION ? 0x3e : 0x40;
 }
 
-/* Where the three allocating functions keep what matters. */
+/* Offsets in the arguments of the three allocating functions. */
 struct heap_fields {
 	uint32_t attr_at, attr2_at, bytes_at;
 };
@@ -269,7 +266,7 @@ static void decode_heap_function(const void *arg, struct rm_call *call)
 		break;
 	case RM_HEAP_ALLOC_TILED:
 		decode_heap_alloc(arg, &tiled, call);
-		/* The driver does not read the size but computes it: height by pitch, the pitch signed. */
+		/* The driver ignores the size field and computes height times pitch, with a signed pitch. */
 		call->bytes = (uint64_t)get32(arg, 56) * (uint64_t)(int64_t)(int32_t)get32(arg, 60);
 		break;
 	case RM_HEAP_FREE:
@@ -478,7 +475,8 @@ enum rm_fb_meaning rm_fb_meaning(uint32_t index)
 	case 0x16: /* HEAP_FREE */
 		return RM_FB_FREE;
 	default:
-		/* Also PROTECTED_MEM_SIZE_*, 0x33 and 0x34: of confidential computing, 0 without it. */
+		/* Also PROTECTED_MEM_SIZE_*, 0x33 and 0x34, which belong to confidential computing and are 0
+		 * without it. */
 		return RM_FB_UNRELATED;
 	}
 }

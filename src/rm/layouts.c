@@ -1,10 +1,10 @@
-/* Where fields lie in each driver series, as offsetof and sizeof of that series' public headers say:
- * 570.133.20, 580.142, 590.48.01, 595.45.04. Only 580 was run against real hardware (docs/driver.md). */
+/* Offsets and sizes in each driver series, from the public headers of that series: 570.133.20, 580.142,
+ * 590.48.01, 595.45.04. Only 580 was tested on real hardware (docs/driver.md). */
 #include "rm/controls.h"
 
 #include <string.h>
 
-/* What has not moved between 570 and 595. */
+/* Fields that are the same from 570 to 595. */
 #define LAYOUT_COMMON \
 	.channel_size = 368, .channel_error_memory = 0, .channel_gpfifo_offset = 8, \
 	.channel_gpfifo_entries = 16, .channel_flags = 20, .channel_userd_memory = 32, \
@@ -64,7 +64,8 @@ static const struct rm_layout layouts[] = {
 
 #define LAYOUT_COUNT (sizeof(layouts) / sizeof(layouts[0]))
 
-/* A version is digits and dots with no empty part: what the driver prints, or a bare series. */
+/* Whether the text consists of digits and dots without an empty part: what the driver prints, or only a
+ * series. */
 static bool version_is_plausible(const char *version)
 {
 	size_t digits = 0;

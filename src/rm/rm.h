@@ -1,6 +1,6 @@
-/* rm: the NVIDIA kernel driver's ABI as data: call numbers, classes, controls, and where the fields Belfry
- * cares about lie in each driver series. Bytes in, values out. No side effects: it opens nothing, calls
- * nothing, keeps nothing. Facts come from the public open-gpu-kernel-modules headers, or are measured. */
+/* rm: the NVIDIA kernel driver's ABI as data: call numbers, classes, controls, and the offsets of the fields
+ * that Belfry uses in each driver series. Pure functions: the module opens nothing, calls nothing and keeps
+ * no state. Facts come from the public open-gpu-kernel-modules headers, or are measured. */
 #ifndef BELFRY_RM_H
 #define BELFRY_RM_H
 
@@ -10,9 +10,9 @@
 
 #include "rm/tables.h"
 
-/* What nvidiactl and nvidiaN answer to: the low byte of the ioctl command. The driver looks at nothing but
- * that byte and the size bits: the magic 'F' and the direction are a convention, not a check, in every series
- * known here (nvidia_ioctl in kernel-open/nvidia/nv.c). */
+/* Calls of nvidiactl and nvidiaN: the low byte of the ioctl command. The driver checks only that byte and the
+ * size bits. The magic 'F' and the direction are a convention, not a check, in every series known here
+ * (nvidia_ioctl in kernel-open/nvidia/nv.c). */
 enum rm_escape {
 	RM_ESC_ALLOC_MEMORY = 0x27,
 	RM_ESC_ALLOC_OBJECT = 0x28,
@@ -40,7 +40,7 @@ enum rm_escape {
 	RM_ESC_FREE_OS_EVENT = 0xcf,
 	RM_ESC_STATUS_CODE = 0xd1,
 	RM_ESC_CHECK_VERSION_STR = 0xd2,
-	RM_ESC_XFER_CMD = 0xd3, /* "the call proper is described over there": a second door to every call */
+	RM_ESC_XFER_CMD = 0xd3, /* an indirect call: the argument describes the real one, which may be any */
 	RM_ESC_ATTACH_GPUS_TO_FD = 0xd4,
 	RM_ESC_QUERY_DEVICE_INTR = 0xd5,
 	RM_ESC_SYS_PARAMS = 0xd6,
@@ -50,7 +50,7 @@ enum rm_escape {
 	RM_ESC_WAIT_OPEN_COMPLETE = 0xda,
 };
 
-/* Statuses Belfry itself answers with or looks for (nvstatuscodes.h). */
+/* Statuses that Belfry returns or checks for (nvstatuscodes.h). */
 enum rm_status {
 	RM_OK = 0x00,
 	RM_ERR_INSERT_DUPLICATE_NAME = 0x19,
@@ -68,20 +68,20 @@ enum rm_status {
 	RM_ERR_TIMEOUT = 0x65,
 };
 
-/* What a class is to Belfry. */
+/* How Belfry treats a class. */
 enum rm_kind {
 	RM_KIND_OTHER = 0, /* performed on a copy of its parameters */
-	RM_KIND_ROOT,	   /* an RM client; belongs to the process that makes the call */
+	RM_KIND_ROOT,	   /* an RM client; belongs to the calling process */
 	RM_KIND_DEVICE,
 	RM_KIND_SUBDEVICE,
 	RM_KIND_VIDMEM,	   /* device memory: counted */
-	RM_KIND_SYSMEM,	   /* host memory made by the driver */
+	RM_KIND_SYSMEM,	   /* host memory allocated by the driver */
 	RM_KIND_OS_MEMORY, /* the caller's own pages, pinned */
 	RM_KIND_GROUP,	   /* channel group (TSG) */
 	RM_KIND_CHANNEL,   /* GPFIFO channel */
-	RM_KIND_ENGINE,	   /* compute, copy and the like: lives under a channel */
+	RM_KIND_ENGINE,	   /* compute, copy and other engines; child of a channel */
 	RM_KIND_DOORBELL,  /* usermode region */
-	RM_KIND_EVENT,	   /* names a file of the calling process */
+	RM_KIND_EVENT,	   /* refers to a file of the calling process */
 	RM_KIND_REFUSED,   /* unknown, not needed, or a way around the ledger or the gate */
 };
 
@@ -89,15 +89,16 @@ struct rm_class {
 	uint32_t id;
 	enum rm_kind kind;
 	const char *name;
-	/* Where clients stand in the parameters of an allocation that must be the caller's own, or 0; -1: none.
-	 * The driver checks them by the rights of the process that makes the call, which are Belfry's. */
+	/* Offsets of client handles in the allocation parameters, which must be the caller's own or 0; -1:
+	 * none. The driver checks them with the rights of the calling process, which is Belfry. */
 	int16_t client_at[2];
 };
 
-/* Never NULL: an unknown class is RM_KIND_REFUSED with the name "unknown". */
+/* Never NULL: an unknown class has RM_KIND_REFUSED and the name "unknown". */
 const struct rm_class *rm_class_find(uint32_t id);
 
-/* Controls that Belfry's code names; all that are known are in rm/tables.h. Macros: ISO C keeps enumerators within int. */
+/* Controls that Belfry's code refers to; rm/tables.h has all known controls. Macros, because ISO C limits
+ * enumerators to int. */
 #define RM_CTRL_ROOT_GET_ATTACHED_IDS 0x00000201u
 #define RM_CTRL_ROOT_GET_ID_INFO_V2 0x00000205u
 #define RM_CTRL_ROOT_ATTACH_IDS 0x00000215u
@@ -111,16 +112,17 @@ const struct rm_class *rm_class_find(uint32_t id);
 #define RM_CTRL_GET_GID_INFO 0x2080014au
 #define RM_CTRL_GET_PIDS 0x2080018du
 #define RM_CTRL_GET_PID_INFO 0x2080018eu
-/* Any client may issue this one on its own channels, so a program could undo what Belfry did with it. */
+/* Any client may issue this control on its own channels, so a program could undo Belfry's stop. */
 #define RM_CTRL_DISABLE_CHANNELS 0x2080110bu
-/* Moves a channel's USERD and ring to other memory: with CAP_SYS_ADMIN, a way around the gate. */
+/* Moves a channel's USERD and ring to other memory. With CAP_SYS_ADMIN it is a way around the gate. */
 #define RM_CTRL_FIFO_UPDATE_CHANNEL_INFO 0x20801116u
 #define RM_CTRL_SET_PREEMPTION 0x20801210u
 #define RM_CTRL_ROOT_IDLE_CHANNELS 0x00000283u
 #define RM_CTRL_FIFO_IDLE_CHANNELS 0x00801714u
 #define RM_CTRL_SET_NOTIFICATION 0x20800301u /* NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION */
 #define RM_CTRL_GET_TIME 0x20800403u	     /* {u64 ns} of the GPU's PTIMER */
-/* Have context switches of the graphics engine written to an event buffer, and what is done with such a buffer. */
+/* Makes the driver write context switches of the graphics engine to an event buffer, and the controls of such
+ * a buffer. */
 #define RM_CTRL_BIND_TURNS 0x20801238u
 #define RM_CTRL_EVENT_BUFFER_ENABLE 0x90cd0101u
 #define RM_CTRL_EVENT_BUFFER_UPDATE_GET 0x90cd0102u
@@ -134,18 +136,18 @@ const struct rm_class *rm_class_find(uint32_t id);
 #define RM_CTRL_CHANNEL_SET_INTERLEAVE 0xa06f0109u
 #define RM_CTRL_CHANNEL_SCHEDULE 0xa06f0103u
 #define RM_CTRL_CHANNEL_GET_TOKEN 0xc36f0108u
-#define RM_CTRL_CHANNEL_SET_TOKEN_INDEX 0xc36f010au /* the token is written to the error notifier */
+#define RM_CTRL_CHANNEL_SET_TOKEN_INDEX 0xc36f010au /* the driver writes the token to the error notifier */
 
-/* FB_GET_INFO indices whose value is the size or the fill of the card's memory, in KiB (ctrl2080fb.h).
- * Lower a value, never raise it: MAPPABLE_HEAP_SIZE is what the CPU can reach and may be small already. */
+/* FB_GET_INFO indexes whose value is the size or the use of the card's memory, in KiB (ctrl2080fb.h). A value
+ * may be lowered but never raised: MAPPABLE_HEAP_SIZE is what the CPU can map, and may be small already. */
 enum rm_fb_meaning { RM_FB_UNRELATED = 0, RM_FB_TOTAL, RM_FB_FREE };
 enum rm_fb_meaning rm_fb_meaning(uint32_t index);
 
-/* One driver series. Offsets are in bytes from the start of the structure named. */
+/* One driver series. Offsets are in bytes from the start of the named structure. */
 struct rm_layout {
 	const char *series; /* "580": the major version */
-	uint8_t series_bit; /* the bit of the series in tables that differ by series (controls.h) */
-	bool is_measured;   /* run against the real driver; false: from its public source alone */
+	uint8_t series_bit; /* bit of the series in tables that differ by series (controls.h) */
+	bool is_measured;   /* tested with the real driver; false: only from its public source */
 
 	uint32_t channel_size; /* NV_CHANNEL_ALLOC_PARAMS */
 	uint32_t channel_error_memory;
@@ -159,18 +161,18 @@ struct rm_layout {
 	uint32_t subdevice_size;	       /* NV2080_ALLOC_PARAMETERS */
 	uint32_t group_size;		       /* NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS */
 	uint32_t group_schedule_size;	       /* NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS */
-	uint32_t doorbell_size;		       /* NV_HOPPER_USERMODE_A_PARAMS; older doorbells take none */
+	uint32_t doorbell_size;		       /* NV_HOPPER_USERMODE_A_PARAMS; older classes: none */
 	uint32_t graphics_size;		       /* NV_GR_ALLOCATION_PARAMETERS: compute, 3D, 2D, inline */
 	uint32_t copy_size;		       /* NVB0B5_ALLOCATION_PARAMETERS */
-	uint32_t video_size;		       /* NVENC, NVDEC, NVJPG and OFA: four names, one size */
+	uint32_t video_size;		       /* NVENC, NVDEC, NVJPG and OFA: one size for all */
 	uint32_t context_share_size;	       /* NV_CTXSHARE_ALLOCATION_PARAMETERS */
 	uint32_t va_space_size;		       /* NV_VASPACE_ALLOCATION_PARAMETERS */
 	uint32_t p2p_size;		       /* NV503B_ALLOC_PARAMETERS */
 
 	uint32_t pids_size, pids_count, pids_table, pids_max;	   /* GET_PIDS */
-	uint32_t pid_info_size, pid_info_max;			   /* GET_PID_INFO: list of … */
-	uint32_t pid_info_list, pid_info_stride;		   /* … entries: pid 0, index 4, result 8 */
-	uint32_t pid_info_private, pid_info_owned, pid_info_duped; /* … bytes, within an entry */
+	uint32_t pid_info_size, pid_info_max;			   /* GET_PID_INFO: list of entries */
+	uint32_t pid_info_list, pid_info_stride;		   /* entry: pid 0, index 4, result 8 */
+	uint32_t pid_info_private, pid_info_owned, pid_info_duped; /* bytes, within an entry */
 
 	uint32_t fb_info_size, fb_info_list, fb_info_max; /* FB_GET_INFO_V2: count, {index, value}[] */
 	uint32_t disable_size, disable_count, disable_clients, disable_channels, disable_max;
@@ -183,27 +185,26 @@ const struct rm_layout *rm_layout_find(const char *version);
 /* Known layouts in order; NULL past the end. */
 const struct rm_layout *rm_layout_at(unsigned index);
 
-/* Bits of channel_flags. RM decides a channel's privilege by who makes the call: made by a process with
- * CAP_SYS_ADMIN, also on behalf of another, the channel is privileged and its copy engine may use physical
- * addresses. These two bits deny that whoever asks (alloc_channel.h). */
+/* Bits of channel_flags. RM derives a channel's privilege from the calling process. If that has
+ * CAP_SYS_ADMIN, also when it acts for another process, the channel is privileged and its copy engine may use
+ * physical addresses. These two bits deny that for any caller (alloc_channel.h). */
 #define RM_CHANNEL_DENY_PHYSICAL_CE (1u << 7)
 #define RM_CHANNEL_DENY_AUTH_PRIV (1u << 22)
 
-/* NvNotification, at the start of the memory that a channel's parameters name for errors: `u64` time, `u32` reason (an
- * Xid), `u16` details, `u16` status, which is written last. Every channel of a group gets one (kernel_rc_notification.c). */
+/* NvNotification, at the start of the memory that a channel's parameters name for errors: `u64` time, `u32`
+ * reason (an Xid), `u16` details, `u16` status, which is written last. Every channel of a group gets one
+ * (kernel_rc_notification.c). */
 #define RM_NOTIFIER_BYTES 16u
 #define RM_NOTIFIER_REASON 8u
 #define RM_NOTIFIER_STATUS 14u
 #define RM_NOTIFIER_HAPPENED 0xffffu
-#define RM_XID_REMOVED \
-	45u /* not a fault: whoever had it has ended, and the driver cleared away what was left */
+#define RM_XID_REMOVED 45u /* not a fault: the owner has ended, and the driver cleaned up after it */
 
-/* How many bytes of parameters an allocation of this class takes when the caller says 0 ("as usual").
- * 0: the class takes none. -1 if Belfry does not know, in which case the call cannot be made on the caller's
- * behalf. */
+/* Size of the allocation parameters of a class if the caller gives 0 (the default). 0: the class takes none.
+ * -1 if Belfry does not know it; then it cannot make the call for the caller. */
 int rm_class_params_size(const struct rm_layout *layout, uint32_t class_id);
 
-/* One call, taken apart. */
+/* A decoded call. */
 enum rm_verb {
 	RM_VERB_OTHER = 0,
 	RM_VERB_ALLOC,	      /* class, params */
@@ -215,15 +216,14 @@ enum rm_verb {
 	RM_VERB_MAP_MEMORY,   /* parent = device, object = memory, offset, bytes, fd */
 	RM_VERB_UNMAP_MEMORY, /* parent = device, object = memory, params = address */
 	RM_VERB_REGISTER_FD,  /* fd = control file */
-	RM_VERB_REFUSED,      /* old or unused calls that would go around the ledger: ALLOC_OBJECT, and
-				 * ALLOC_MEMORY of anything but host memory (of 0x40: the whole card) */
+	RM_VERB_REFUSED,      /* would bypass the ledger: ALLOC_OBJECT, ALLOC_MEMORY except of host memory */
 };
 
 /* Functions of RM_ESC_VID_HEAP_CONTROL. FREE frees any object, not only memory. */
 enum rm_heap {
 	RM_HEAP_ALLOC_SIZE = 2,
 	RM_HEAP_FREE = 3,
-	RM_HEAP_INFO = 5, /* answers u64 total at 24 and free at 32, in bytes */
+	RM_HEAP_INFO = 5, /* returns u64 total at 24 and free at 32, in bytes */
 	RM_HEAP_ALLOC_TILED = 6,
 	RM_HEAP_ALLOC_RANGE = 14,
 	RM_HEAP_REACQUIRE_COMPRESSION = 15,
@@ -239,35 +239,35 @@ struct rm_call {
 	uint32_t nr;   /* enum rm_escape or another number */
 	uint32_t size; /* of the argument structure */
 	uint32_t client, parent, object, class_id;
-	uint32_t heap_class; /* RM_VERB_VID_HEAP: the class RM will allocate; 0 if it allocates nothing */
+	uint32_t heap_class; /* RM_VERB_VID_HEAP: the class that RM allocates; 0: none */
 	uint32_t source_client, source_object;
 	uint64_t params; /* address in the caller */
 	uint32_t params_size;
 	uint64_t rights; /* address in the caller, or 0 */
 	uint32_t flags;
 	uint64_t offset, bytes;
-	int fd;	       /* in the caller; -1 if the call names none */
-	int status_at; /* where in the argument the driver puts its status; -1 if it has none */
-	int object_at; /* where the new handle stands after the call; -1 if it makes no object */
+	int fd;	       /* in the caller; -1: none */
+	int status_at; /* offset of the driver's status in the argument; -1: none */
+	int object_at; /* offset of the new handle after the call; -1: it creates no object */
 };
 
-/* No argument structure with a verb is larger (NVOS32 is the largest: 184). Of larger ones no byte is looked at. */
+/* No argument structure with a verb is larger (the largest is NVOS32: 184). Larger ones are not read. */
 #define RM_ARG_MAX 512
 
-/* Take a call apart. nr and size come from the ioctl command (or from an XFER_CMD argument), arg holds size
- * bytes as the caller wrote them. Returns 0, or -EINVAL where the size does not fit the number, which is
- * what the driver answers too. Unknown numbers are RM_VERB_OTHER. XFER_CMD itself is -EINVAL: unwrap it with
- * rm_decode_xfer first; the driver unwraps once, and a nested one fails there as here. */
+/* Decodes a call. nr and size come from the ioctl command (or from an XFER_CMD argument), arg holds size
+ * bytes as the caller wrote them. Returns 0, or -EINVAL if the size does not fit the number, as the driver
+ * does. Unknown numbers become RM_VERB_OTHER. XFER_CMD itself is -EINVAL: decode it with rm_decode_xfer
+ * first. The driver resolves it once, and a nested one fails there too. */
 int rm_decode(uint32_t nr, uint32_t size, const void *arg, struct rm_call *call);
 
-/* Whether an ioctl of this number and size is one that the driver would act on, had it a file of the driver's.
- * Exact in both, since the magic does not count. Ordinary ioctls that look the same: KVM_XEN_HVM_GET_ATTR (0xc8),
- * KVM_CREATE_GUEST_MEMFD (0xd4), BTRFS_IOC_QGROUP_LIMIT (0x2b), TUNSETDEBUG (0xc9), TUNSETSNDBUF (0xd4) and
- * TUNSETVNETHDRSZ (0xd8). */
+/* Whether the driver would act on an ioctl of this number and size on one of its files. It compares both
+ * exactly, because the driver ignores the magic. Other ioctls with the same number and size:
+ * KVM_XEN_HVM_GET_ATTR (0xc8), KVM_CREATE_GUEST_MEMFD (0xd4), BTRFS_IOC_QGROUP_LIMIT (0x2b), TUNSETDEBUG
+ * (0xc9), TUNSETSNDBUF (0xd4) and TUNSETVNETHDRSZ (0xd8). */
 bool rm_is_call(uint32_t nr, uint32_t size);
 
-/* RM_ESC_XFER_CMD's argument: {u32 cmd, u32 size, u64 address}. The number is compared in full, not only its
- * low byte. -EINVAL for a size past what the driver takes (nv.h). */
+/* The argument of RM_ESC_XFER_CMD: {u32 cmd, u32 size, u64 address}. The driver compares the whole number,
+ * not only its low byte. -EINVAL for a size above the driver's limit (nv.h). */
 #define RM_XFER_MAX 16384
 struct rm_xfer {
 	uint32_t nr, size;
@@ -275,7 +275,7 @@ struct rm_xfer {
 };
 int rm_decode_xfer(uint32_t size, const void *arg, struct rm_xfer *xfer);
 
-/* Argument structures Belfry fills in to make calls of its own (nvos.h, nv-ioctl.h). */
+/* Argument structures for Belfry's own calls (nvos.h, nv-ioctl.h). */
 struct rm_arg_free {
 	uint32_t client, parent, object, status;
 };
@@ -292,7 +292,7 @@ struct rm_arg_alloc { /* NVOS64 */
 struct rm_arg_dup { /* NVOS55 */
 	uint32_t client, parent, object, source_client, source_object, flags, status;
 };
-struct rm_arg_share { /* NVOS57, with RS_SHARE_POLICY in its place */
+struct rm_arg_share { /* NVOS57, including RS_SHARE_POLICY */
 	uint32_t client, object;
 	uint32_t target, access_mask;
 	uint16_t type;
@@ -315,9 +315,9 @@ struct rm_arg_idle { /* NVOS30 */
 	uint64_t clients, devices, channels; /* addresses of lists */
 	uint32_t flags, timeout_us, status, pad;
 };
-/* Its flags (nvos.h): which channels, a single one or the lists; and all of them as Belfry sends them: a busy check (3)
- * of a single channel, on pushbuffer, cache and graphics (7 << 8). What is called a query (2) answers 0 to everything
- * (measured, docs/driver.md). */
+/* Flags (nvos.h): which channels, a single one or the lists; and the flags that Belfry sends: a busy check
+ * (3) of a single channel, on pushbuffer, cache and graphics (7 << 8). The flag called query (2) always
+ * returns 0 (measured, docs/driver.md). */
 #define RM_IDLE_CHANNEL 0xf0u
 #define RM_IDLE_SINGLE 0x10u
 #define RM_IDLE_ASK 0x713u
@@ -328,7 +328,7 @@ struct rm_arg_alloc_memory { /* NVOS02 and the file */
 	int fd, pad3;
 };
 
-/* /dev/nvidia-uvm: bare numbers, exact (uvm_ioctl.h, uvm_linux_ioctl.h). */
+/* /dev/nvidia-uvm: plain numbers, compared exactly (uvm_ioctl.h, uvm_linux_ioctl.h). */
 enum rm_uvm {
 	RM_UVM_INITIALIZE = 0x30000001,
 	RM_UVM_DEINITIALIZE = 0x30000002,

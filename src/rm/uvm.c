@@ -1,5 +1,5 @@
-/* Calls of /dev/nvidia-uvm (uvm_ioctl.h, uvm_linux_ioctl.h). Numbers that are only declared there and that the
- * driver does not take, and those of its own tests, are left out. */
+/* Calls of /dev/nvidia-uvm (uvm_ioctl.h, uvm_linux_ioctl.h). Numbers that are declared there but not accepted
+ * by the driver are left out, as are those of the driver's own tests. */
 #include "rm/controls.h"
 
 struct uvm_entry {
@@ -7,7 +7,7 @@ struct uvm_entry {
 	uint8_t series;
 };
 
-/* The fields of a call that has few: where its status stands, and all others absent. */
+/* A call with few fields: only the offset of its status is given, all others are absent. */
 #define UVM(set, number, way_name, size, status, text) \
 	{ \
 		.call = { .cmd = (number), \
@@ -23,7 +23,7 @@ struct uvm_entry {
 		.series = (set) \
 	}
 #define PLAIN(number, way_name, size, status, text) UVM(SERIES_ALL, number, way_name, size, status, text)
-/* One that begins with a range: u64 base, u64 length. */
+/* A call that begins with a range: u64 base, u64 length. */
 #define RANGE(number, way_name, size, status, text) \
 	{ \
 		.call = { .cmd = (number), \
@@ -38,7 +38,7 @@ struct uvm_entry {
 			  .length_at = 8 }, \
 		.series = SERIES_ALL \
 	}
-/* One that names a control file, a client on it and an object of that. */
+/* A call that names a control file, a client on it and an object of that client. */
 #define OBJECT(number, way_name, size, status, file, base, length, text) \
 	{ \
 		.call = { .cmd = (number), \
@@ -54,14 +54,14 @@ struct uvm_entry {
 		.series = SERIES_ALL \
 	}
 
-/* In order of number. */
+/* Sorted by number. */
 static const struct uvm_entry entries[] = {
 	PLAIN(23, COPY, 16, 8, "CREATE_RANGE_GROUP"),
 	PLAIN(24, COPY, 16, 8, "DESTROY_RANGE_GROUP"),
 	OBJECT(25, OWN, 32, 28, 16, -1, -1, "REGISTER_GPU_VASPACE"),
 	PLAIN(26, COPY, 20, 16, "UNREGISTER_GPU_VASPACE"),
 	OBJECT(27, OWN, 56, 48, 16, 32, 40, "REGISTER_CHANNEL"),
-	/* Names a client without its file: the channel must be one that this process registered. */
+	/* Names a client without its file: the channel must be registered by this process. */
 	{ { 28, "UNREGISTER_CHANNEL", RM_WAY_COPY, 28, 24, -1, 16, 20, -1, -1 }, SERIES_TO_580 },
 	{ { 28, "UNREGISTER_CHANNEL", RM_WAY_COPY, 12, 8, -1, 0, 4, -1, -1 }, SERIES_590_ON },
 	PLAIN(29, COPY, 36, 32, "ENABLE_PEER_ACCESS"),
@@ -81,12 +81,12 @@ static const struct uvm_entry entries[] = {
 	RANGE(45, COPY, 24, 16, "DISABLE_READ_DUPLICATION"),
 	RANGE(46, COPY, 40, 32, "SET_ACCESSED_BY"),
 	RANGE(47, COPY, 40, 32, "UNSET_ACCESSED_BY"),
-	/* Its semaphore address is the GPU's, and must lie in a semaphore pool of this file. */
+	/* Its semaphore address is a GPU address, and must be in a semaphore pool of this file. */
 	RANGE(51, COPY, 80, 72, "MIGRATE"),
 	PLAIN(53, COPY, 32, 24, "MIGRATE_RANGE_GROUP"),
 	UVM(SERIES_TO_590, 54, COPY, 20, 16, "ENABLE_SYSTEM_WIDE_ATOMICS"),
 	UVM(SERIES_TO_590, 55, COPY, 20, 16, "DISABLE_SYSTEM_WIDE_ATOMICS"),
-	/* The tools' calls: they watch another process, and keep user addresses that the driver writes to. */
+	/* Calls of tools: they watch another process, and keep user addresses that the driver writes to. */
 	PLAIN(56, REFUSED, 56, 48, "TOOLS_INIT_EVENT_TRACKER"),
 	PLAIN(57, REFUSED, 8, 4, "TOOLS_SET_NOTIFICATION_THRESHOLD"),
 	PLAIN(58, REFUSED, 16, 8, "TOOLS_EVENT_QUEUE_ENABLE_EVENTS"),
@@ -101,10 +101,10 @@ static const struct uvm_entry entries[] = {
 	RANGE(66, OWN, 40, 32, "UNMAP_EXTERNAL"),
 	PLAIN(67, REFUSED, 4, 0, "TOOLS_FLUSH_EVENTS"),
 	RANGE(68, COPY, 9248, 9240, "ALLOC_SEMAPHORE_POOL"),
-	/* Acts on what other processes left. */
+	/* Acts on the remains of other processes. */
 	PLAIN(69, REFUSED, 4, 0, "CLEAN_UP_ZOMBIE_RESOURCES"),
 	PLAIN(70, COPY, 24, 20, "PAGEABLE_MEM_ACCESS_ON_GPU"),
-	/* Faults in pages of the process that makes the call. */
+	/* Faults in pages of the calling process. */
 	RANGE(71, REFUSED, 24, 20, "POPULATE_PAGEABLE"),
 	RANGE(72, COPY, 24, 16, "VALIDATE_VA_RANGE"),
 	RANGE(73, COPY, 24, 16, "CREATE_EXTERNAL_RANGE"),
@@ -112,7 +112,7 @@ static const struct uvm_entry entries[] = {
 	{ { 75, "MM_INITIALIZE", RM_WAY_OWN, 8, 4, 0, -1, -1, -1, -1 }, SERIES_ALL },
 	PLAIN(76, REFUSED, 56, 48, "TOOLS_INIT_EVENT_TRACKER_V2"),
 	PLAIN(77, REFUSED, 24, 16, "TOOLS_GET_PROCESSOR_UUID_TABLE_V2"),
-	/* Maps memory of the GPU into the process, around the ledger. */
+	/* Maps GPU memory into the process, bypassing the ledger. */
 	OBJECT(78, REFUSED, 56, 52, 40, 0, 8, "ALLOC_DEVICE_P2P"),
 	PLAIN(79, REFUSED, 4, 0, "CLEAR_ALL_ACCESS_COUNTERS"), /* of every process */
 	{ { 80, "DISCARD", RM_WAY_COPY, 32, 24, -1, -1, -1, 0, 8 }, SERIES_580_ON },

@@ -10,16 +10,18 @@
 
 #include <cmocka.h>
 
+#include "base/bytes.h"
+
 #define HANDLE_PROVIDED 0x4000u
 
 static void put32(void *arg, size_t at, uint32_t value)
 {
-	memcpy((char *)arg + at, &value, sizeof(value));
+	bf_put32((char *)arg + at, value);
 }
 
 static void put64(void *arg, size_t at, uint64_t value)
 {
-	memcpy((char *)arg + at, &value, sizeof(value));
+	bf_put64((char *)arg + at, value);
 }
 
 /* Layouts. */
