@@ -1,6 +1,7 @@
-/* Calling a hook, and what it may cost. The budget is of wall time, which is cheap to read, but a thread that was preempted
- * looks slow though its policy is not: so after a late call the CPU time of the next ones is looked at, too, and a few are
- * forgiven. What is not is one call that has certainly used far more CPU time than any decision is worth. */
+/* Calls a hook and enforces its budget. The budget is wall-clock time, which is cheap to read. A preempted
+ * thread looks slow although its policy is not, so a few late calls are allowed, and after a late call the
+ * CPU time of the next calls is measured too. One call that certainly used more than CPU_MOST_NS of CPU time
+ * ends the policy. */
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -17,8 +18,9 @@ enum {
 	CPU_MARK_NS = 5000000,
 };
 
-/* Reading a thread's CPU clock is a system call, so it is not read before each call but when the last reading is old. Since
- * a thread uses no more CPU time than time passes, what it had used when a call began is known to within CPU_MARK_NS. */
+/* Reading a thread's CPU clock is a system call, so it is read only when the last reading is older than
+ * CPU_MARK_NS. A thread cannot use more CPU time than wall-clock time, so its CPU time at the start of a call
+ * is known to within CPU_MARK_NS. */
 static _Thread_local struct {
 	uint64_t at_ns, cpu_ns;
 } mark;
@@ -33,7 +35,7 @@ static uint64_t thread_cpu_ns(void)
 
 struct begun {
 	uint64_t at_ns;
-	bool is_watched; /* the mark is of this moment */
+	bool is_watched; /* the mark was taken at at_ns */
 };
 
 static struct begun begin_call(const struct policy *policy)
@@ -49,7 +51,7 @@ static struct begun begin_call(const struct policy *policy)
 	return begun;
 }
 
-/* CPU time used since `begin` for certain. */
+/* A lower bound of the CPU time used since `begin`. */
 static uint64_t cpu_used_ns(uint64_t begin)
 {
 	uint64_t used = thread_cpu_ns() - mark.cpu_ns, before_most = begin - mark.at_ns;
@@ -92,7 +94,7 @@ static void raise_to(_Atomic uint64_t *most, uint64_t value)
 		;
 }
 
-/* Remember whether this call was late; how many of the last 64 were. */
+/* Records whether this call was late, and returns how many of the last 64 calls were. */
 static int count_late(struct policy *policy, bool is_late)
 {
 	uint64_t old = atomic_load_explicit(&policy->late_calls, memory_order_relaxed), now;
@@ -104,7 +106,7 @@ static int count_late(struct policy *policy, bool is_late)
 	return __builtin_popcountll(now);
 }
 
-/* 0, or -ETIME: the policy is out. */
+/* Returns 0, or -ETIME if the policy has been disabled. */
 static int check_time(struct policy *policy, enum belfry_hook hook, struct begun begun)
 {
 	struct hook_counts *counts = &policy->counts[hook];
@@ -135,14 +137,15 @@ static int check_time(struct policy *policy, enum belfry_hook hook, struct begun
 
 static int run(struct policy *policy, enum belfry_hook hook, void *ctx, size_t size)
 {
-	/* Without ctx_out: the kernel writes a program's context back to where it came from. */
+	/* No ctx_out: the kernel writes the context of a BPF_PROG_TYPE_SYSCALL program back into ctx_in. */
 	struct bpf_test_run_opts options = { .sz = sizeof(options),
 					     .ctx_in = ctx,
 					     .ctx_size_in = (__u32)size };
 	int rc = bpf_prog_test_run_opts(policy->programs[hook], &options);
 
 	if (rc == -EINVAL) {
-		put_out(policy, "its hook %s could not be called: it reaches past its context of %zu bytes",
+		put_out(policy,
+			"its hook %s could not be called: it accesses more than its context of %zu bytes",
 			policy_hook_name(hook), size);
 		return rc;
 	}
@@ -186,7 +189,7 @@ static uint64_t load(const _Atomic uint64_t *from)
 
 void policy_info(const struct policy *policy, struct policy_info *info)
 {
-	/* The lock changes though the policy does not. */
+	/* The lock is not part of what const promises. */
 	pthread_mutex_t *lock = (pthread_mutex_t *)&policy->lock;
 
 	*info = (struct policy_info){ 0 };

@@ -1,6 +1,6 @@
-/* What an object may call. Programs of this type could close their caller's files, change its maps, end processes and read
- * memory; and what a timer starts goes on when nobody counts its time any more. A policy needs none of that: maps, the time,
- * and a few tools. */
+/* Checks which helpers an object calls. Programs of type BPF_PROG_TYPE_SYSCALL can close descriptors of the
+ * calling process, change its maps, kill processes and read memory, and timers run outside the measured
+ * calls. Policies may use maps, clocks and a few utility helpers only. */
 #include <errno.h>
 #include <linux/bpf.h>
 #include <string.h>
@@ -59,18 +59,19 @@ static int check_call(const struct bpf_insn *insn, struct bf_error *err)
 	if (insn->src_reg == BPF_PSEUDO_CALL || (!insn->src_reg && may_call(insn->imm)))
 		return 0;
 	return bf_fail(err, EPERM,
-		       "it calls %s, which policies may not; docs/policies.md lists what they may",
-		       insn->src_reg ? "a function of the kernel" : name_of(insn->imm));
+		       "it calls %s, which policies may not call; docs/policies.md lists the allowed helpers",
+		       insn->src_reg ? "a kernel function" : name_of(insn->imm));
 }
 
-/* Maps are named by relocations: a number in their place would be a file of whoever loads it. And its second half is no place
- * for a call: a function could begin there. */
+/* Maps must be referred to by relocations: an immediate number would be a descriptor of the loading process.
+ * The second half of the instruction must have opcode 0, because a function could begin there with a call
+ * that is not checked. */
 static int check_wide(const struct bpf_insn *insn, const struct bpf_insn *second, struct bf_error *err)
 {
 	if (second->code)
 		return bf_fail(err, EINVAL, "it is damaged: half an instruction; compile it again");
 	if (insn->src_reg && insn->src_reg != BPF_PSEUDO_FUNC)
-		return bf_fail(err, EPERM, "it names a map by a number, which policies may not");
+		return bf_fail(err, EPERM, "it refers to a map by number, which policies may not do");
 	return 0;
 }
 
@@ -104,6 +105,5 @@ int calls_check(const void *bytes, size_t size, struct bf_error *err)
 	for (size_t i = 0; i + 1 < sizeof(plain) && name[i]; i++)
 		plain[i] = name[i] < ' ' || name[i] > '~' ? '?' : name[i];
 	return bf_fail(err, EPERM,
-		       "it refers to '%s', which is not in it; policies may not use what is the kernel's",
-		       plain);
+		       "it refers to '%s', which is not in it; policies may not use kernel symbols", plain);
 }

@@ -1,5 +1,5 @@
-/* libbpf trusts an object in places: it reads names and symbols where the file says that they are. So the file is held to
- * what it says before libbpf gets it. */
+/* libbpf reads names and symbols at the offsets that the file gives, without checking all of them. So
+ * elf_check validates the file before libbpf opens it. */
 #include <elf.h>
 #include <errno.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ struct file {
 static int cut_short(struct bf_error *err)
 {
 	return bf_fail(err, EINVAL,
-		       "it is damaged: a section reaches beyond its end or into nowhere; compile it again");
+		       "it is damaged: a section or reference is out of bounds; compile it again");
 }
 
 static bool is_within(size_t size, uint64_t offset, uint64_t bytes)
@@ -45,20 +45,20 @@ static int read_head(struct file *file, struct bf_error *err)
 	Elf64_Ehdr *head = &file->head;
 
 	if (file->size < SELFMAG || memcmp(file->bytes, ELFMAG, SELFMAG))
-		return bf_fail(err, ENOEXEC,
-			       "it is no eBPF object: no ELF file; compile it with clang -target bpf -g -c");
+		return bf_fail(
+			err, ENOEXEC,
+			"it is not an eBPF object: not an ELF file; compile it with clang -target bpf -g -c");
 	if (file->size < sizeof(*head))
 		return cut_short(err);
 	memcpy(head, file->bytes, sizeof(*head));
 	if (is_of_other_order(head))
-		return bf_fail(
-			err, ENOEXEC,
-			"it is for processors of the other byte order; compile it with clang -target bpf");
+		return bf_fail(err, ENOEXEC,
+			       "it has the other byte order; compile it with clang -target bpf");
 	if (head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_ident[EI_DATA] != ELFDATA2LSB ||
 	    head->e_type != ET_REL || head->e_machine != EM_BPF)
 		return bf_fail(
 			err, ENOEXEC,
-			"it is an ELF file, but no eBPF object; compile it with clang -target bpf -g -c");
+			"it is an ELF file, but not an eBPF object; compile it with clang -target bpf -g -c");
 	if (head->e_shentsize != sizeof(Elf64_Shdr) || !head->e_shnum || head->e_shnum > SECTIONS_MAX ||
 	    head->e_shstrndx >= head->e_shnum || head->e_phnum ||
 	    !is_within(file->size, head->e_shoff, head->e_shnum * sizeof(Elf64_Shdr)))
@@ -78,7 +78,7 @@ static bool are_strings(const struct file *file, size_t i)
 	       !file->bytes[section.sh_offset + section.sh_size - 1];
 }
 
-/* Names of programs and maps are shown to people. */
+/* Symbol names are printed, so they must be printable. */
 static bool is_shown(const struct file *file, const Elf64_Shdr *section, uint32_t at)
 {
 	const char *name = (const char *)file->bytes + section_at(file, section->sh_link).sh_offset + at;
@@ -94,7 +94,7 @@ static bool are_symbols_sane(const struct file *file, const Elf64_Shdr *section)
 	if (section->sh_entsize != sizeof(Elf64_Sym) || section->sh_size % sizeof(Elf64_Sym) ||
 	    !are_strings(file, section->sh_link))
 		return false;
-	/* The first is nobody: libbpf would take it for a symbol like others. */
+	/* ELF requires an empty first symbol, but libbpf treats it like any other. */
 	if (section->sh_size && memcmp(file->bytes + section->sh_offset, &none, sizeof(none)) != 0)
 		return false;
 	names = section_at(file, section->sh_link).sh_size;
@@ -151,7 +151,7 @@ static bool is_section_sane(const struct file *file, const Elf64_Shdr *section)
 		return are_relocations_sane(file, section);
 	case SHT_RELA:
 	case SHT_SYMTAB_SHNDX:
-		return false; /* clang makes neither */
+		return false; /* clang emits neither */
 	default:
 		return true;
 	}
@@ -164,7 +164,7 @@ int elf_check(const void *bytes, size_t size, struct bf_error *err)
 	int rc;
 
 	if (size > POLICY_OBJECT_BYTES_MAX)
-		return bf_fail(err, EFBIG, "it is too large: %zu bytes, of at most %d", size,
+		return bf_fail(err, EFBIG, "it is too large: %zu bytes; the maximum is %d", size,
 			       POLICY_OBJECT_BYTES_MAX);
 	rc = read_head(&file, err);
 	if (rc)
@@ -176,11 +176,11 @@ int elf_check(const void *bytes, size_t size, struct bf_error *err)
 
 		if (!is_section_sane(&file, &section))
 			return cut_short(err);
-		/* Nothing of it is in the file, but libbpf makes room for all of it. */
+		/* A SHT_NOBITS section takes no bytes of the file, but libbpf allocates all of it. */
 		if (section.sh_type == SHT_NOBITS && section.sh_size > POLICY_MAP_BYTES_MAX)
 			return bf_fail(
 				err, EFBIG,
-				"its global variables are too large: all maps together may take %d MiB",
+				"its global variables are too large: the maximum for all maps is %d MiB",
 				POLICY_MAP_BYTES_MAX >> 20);
 		symbol_tables += section.sh_type == SHT_SYMTAB;
 	}

@@ -42,7 +42,7 @@ void log_keep(struct log_kept *kept)
 	kept_now = kept;
 }
 
-/* What is for those who work on the verifier, not on a policy. */
+/* Lines that help verifier developers only. */
 static bool is_noise(const char *line, size_t length)
 {
 	static const char *const noise[] = { "processed ", "verification time ", "stack depth ",
@@ -54,7 +54,7 @@ static bool is_noise(const char *line, size_t length)
 	return !length;
 }
 
-/* The last line of text[0..*length), which is cut off from it; NULL: there is none. */
+/* Returns the last line of text[0..*length) and removes it from *length; NULL: no line is left. */
 static const char *take_last_line(const char *text, size_t *length, size_t *line_length)
 {
 	while (*length) {
@@ -79,11 +79,11 @@ char *log_readable(const char *program, const char *verifier)
 
 	if (!file)
 		return NULL;
-	fprintf(file, "program %s, the last lines first:\n", program);
+	fprintf(file, "program %s, last lines first:\n", program);
 	for (int i = 0; i < LINES_MAX && (line = take_last_line(verifier, &left, &length)); i++)
 		fprintf(file, "%.*s\n", (int)length, line);
 	if (left)
-		fprintf(file, "(and more before that)\n");
+		fprintf(file, "(earlier lines omitted)\n");
 	fclose(file);
 	return text;
 }

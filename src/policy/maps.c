@@ -36,10 +36,10 @@ static bool is_percpu(enum bpf_map_type type)
 	       type == BPF_MAP_TYPE_LRU_PERCPU_HASH;
 }
 
-/* About what the kernel takes for it. */
+/* An estimate of the memory that the kernel allocates for the map. */
 static uint64_t map_bytes(const struct bpf_map *map)
 {
-	enum { PER_ENTRY = 48 }; /* of a hash */
+	enum { PER_ENTRY = 48 }; /* overhead of a hash map entry */
 	uint64_t bytes, value = bpf_map__value_size(map);
 
 	if (bpf_map__type(map) == BPF_MAP_TYPE_RINGBUF)
@@ -61,22 +61,20 @@ static int check_one(const struct bpf_map *map, uint64_t *left, struct bf_error 
 	uint64_t bytes = map_bytes(map);
 
 	if (!says_is_word(name))
-		return bf_fail(err, EINVAL, "it is damaged: a map's name is none; compile it again");
+		return bf_fail(err, EINVAL, "it is damaged: a map's name is invalid; compile it again");
 	if (!maps_type_name(bpf_map__type(map)))
 		return bf_fail(
 			err, EPERM,
-			"map %s: policies have arrays, hashes, queues, stacks and ring buffers, not maps of type %d",
+			"map %s: type %d is not allowed; use an array, hash, queue, stack or ring buffer",
 			name, (int)bpf_map__type(map));
 	if (bpf_map__pin_path(map))
-		return bf_fail(
-			err, EPERM,
-			"map %s: it is to be pinned by name; Belfry pins them all itself: leave 'pinning' out",
-			name);
+		return bf_fail(err, EPERM, "map %s: remove 'pinning'; Belfry pins all maps itself", name);
 	if (bpf_map__ifindex(map))
 		return bf_fail(err, EPERM, "map %s: it is for a network device", name);
 	if (bytes > *left)
-		return bf_fail(err, EFBIG, "map %s: the maps are too large: all together may take %d MiB",
-			       name, POLICY_MAP_BYTES_MAX >> 20);
+		return bf_fail(err, EFBIG,
+			       "map %s: the maps are too large; the maximum for all maps is %d MiB", name,
+			       POLICY_MAP_BYTES_MAX >> 20);
 	*left -= bytes;
 	return 0;
 }
@@ -84,13 +82,12 @@ static int check_one(const struct bpf_map *map, uint64_t *left, struct bf_error 
 static int check_table(const struct bpf_map *table, struct bf_error *err)
 {
 	if (!table || bpf_map__is_internal(table))
-		return bf_fail(err, EINVAL, "it has no map belfry_vgpus; include belfry/policy.h in it");
+		return bf_fail(err, EINVAL, "it has no map belfry_vgpus; include belfry/policy.h");
 	if (bpf_map__type(table) != BPF_MAP_TYPE_ARRAY || bpf_map__key_size(table) != sizeof(__u32) ||
 	    bpf_map__value_size(table) != sizeof(struct belfry_vgpu) ||
 	    bpf_map__max_entries(table) != BELFRY_VGPUS_MAX || bpf_map__map_flags(table) != BPF_F_MMAPABLE)
-		return bf_fail(
-			err, EINVAL,
-			"its map belfry_vgpus is another than belfry/policy.h has; leave it as it is there");
+		return bf_fail(err, EINVAL,
+			       "its map belfry_vgpus differs from that of belfry/policy.h; do not change it");
 	return 0;
 }
 
@@ -110,6 +107,6 @@ int maps_check(struct bpf_object *bpf, struct bpf_map **table, struct bf_error *
 		count++;
 	}
 	if (count > POLICY_MAPS_MAX)
-		return bf_fail(err, E2BIG, "it has %u maps, of at most %d", count, POLICY_MAPS_MAX);
+		return bf_fail(err, E2BIG, "it has %u maps; the maximum is %d", count, POLICY_MAPS_MAX);
 	return check_table(*table, err);
 }

@@ -10,7 +10,7 @@ static int copy_bytes(struct object *object, const void *bytes, size_t size, str
 {
 	object->bytes = malloc(size ? size : 1);
 	if (!object->bytes)
-		return bf_fail(err, ENOMEM, "there is no memory for it");
+		return bf_fail(err, ENOMEM, "not enough memory");
 	memcpy(object->bytes, bytes, size);
 	return 0;
 }
@@ -31,7 +31,7 @@ static int open_bpf(struct object *object, size_t size, struct bf_error *err)
 		       kept.text[0] ? kept.text : strerror(code));
 }
 
-/* The hook a section is for, or -1. */
+/* The hook that a section name refers to, or -1. */
 static int hook_of(const char *section)
 {
 	static const char prefix[] = "belfry/";
@@ -52,7 +52,7 @@ static int take_program(struct object *object, struct bpf_program *program, stru
 	if (hook < 0 && strncmp(section, "belfry/", strlen("belfry/")))
 		return bf_fail(
 			err, EINVAL,
-			"program %.64s is in section %.64s; a policy's programs are hooks: BELFRY_HOOK(pick)",
+			"program %.64s is in section %.64s; declare it as a hook, for example BELFRY_HOOK(pick)",
 			name, section);
 	if (hook < 0)
 		return bf_fail(err, EINVAL, "program %.64s: there is no hook '%.64s'; see belfry/policy.h",
@@ -61,10 +61,11 @@ static int take_program(struct object *object, struct bpf_program *program, stru
 		return bf_fail(err, EINVAL, "programs %.64s and %.64s are both for the hook %s",
 			       bpf_program__name(object->programs[hook]), name,
 			       policy_hook_name((enum belfry_hook)hook));
-	/* The one type that is called from user space with a context of the caller's making. It must be allowed to sleep. */
+	/* The only program type that user space can call with a context of its own. The kernel requires it to
+	 * be sleepable. */
 	if (bpf_program__set_type(program, BPF_PROG_TYPE_SYSCALL) ||
 	    bpf_program__set_flags(program, BPF_F_SLEEPABLE))
-		return bf_fail(err, EINVAL, "program %.64s cannot be made a hook", name);
+		return bf_fail(err, EINVAL, "program %.64s cannot be used as a hook", name);
 	object->programs[hook] = program;
 	return 0;
 }
@@ -109,7 +110,7 @@ int object_open(struct object *object, const void *bytes, size_t size, struct bf
 	return rc;
 }
 
-/* Touched only if the verifier has something to say. */
+/* calloc: pages of a log that stays empty are never touched. */
 static int give_logs(struct object *object, struct bf_error *err)
 {
 	for (int hook = 0; hook < BELFRY_HOOKS; hook++) {
@@ -118,7 +119,7 @@ static int give_logs(struct object *object, struct bf_error *err)
 		object->logs[hook] = calloc(1, POLICY_LOG_BYTES);
 		if (!object->logs[hook] ||
 		    bpf_program__set_log_buf(object->programs[hook], object->logs[hook], POLICY_LOG_BYTES))
-			return bf_fail(err, ENOMEM, "there is no memory for the verifier's log");
+			return bf_fail(err, ENOMEM, "not enough memory for the verifier's log");
 	}
 	return 0;
 }
@@ -133,7 +134,7 @@ static void take_logs(struct object *object)
 	}
 }
 
-/* It was not looked at, or not for a reason of its own. */
+/* Errors that do not depend on the program. */
 static bool is_lack(int code)
 {
 	return code == EMFILE || code == ENFILE || code == ENOMEM || code == EPERM;

@@ -1,5 +1,5 @@
-/* Pins are for people: bpftool map dump pinned /sys/fs/bpf/belfry/... Nothing here reads them again, so where there is no
- * bpffs the policy works without. */
+/* Pins are for users: bpftool map dump pinned /sys/fs/bpf/belfry/... Belfry does not read them, so a policy
+ * also works where no bpffs is mounted. */
 #include <bpf/bpf.h>
 #include <dirent.h>
 #include <errno.h>
@@ -17,9 +17,10 @@
 #include "policy/inside.h"
 
 enum { FOLDER_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
-enum { PIN_LEVELS = 2 }; /* a vGPU's, and its policy's */
+enum { PIN_LEVELS = 2 }; /* a directory for each vGPU, and one for its policy */
 
-/* A bpffs takes no dots: ".rodata.belfry" becomes rodata_belfry, and "fair.bss" bss. */
+/* File names in a bpffs cannot contain dots: ".rodata.belfry" becomes rodata_belfry, and "fair.bss" becomes
+ * bss. */
 static int pin_path(const struct bpf_map *map, const char *folder, char *to)
 {
 	const char *name = bpf_map__name(map), *dot = strchr(name, '.');
@@ -34,7 +35,7 @@ static int pin_path(const struct bpf_map *map, const char *folder, char *to)
 	return 0;
 }
 
-/* The part of path that exists already: path is cut to it. */
+/* Cuts path to its longest existing prefix. */
 static void cut_to_existing(char *path)
 {
 	char *slash;
@@ -49,14 +50,14 @@ static int check_place(const char *folder, struct bf_error *err)
 	struct statfs fs;
 
 	if (folder[0] != '/' || strlen(folder) >= sizeof(there))
-		return bf_fail(err, EINVAL, "%.64s: not a path of at most %zu bytes that begins with /",
-			       folder, sizeof(there) - 1);
+		return bf_fail(err, EINVAL, "%.64s: not an absolute path of at most %zu bytes", folder,
+			       sizeof(there) - 1);
 	snprintf(there, sizeof(there), "%s", folder);
 	cut_to_existing(there);
 	if (statfs(there[0] ? there : "/", &fs))
 		return bf_fail(err, errno, "%s: %s", there, strerror(errno));
 	if (fs.f_type != BPF_FS_MAGIC)
-		return bf_fail(err, ENOENT, "%s is in no bpffs; mount one: mount -t bpf bpf /sys/fs/bpf",
+		return bf_fail(err, ENOENT, "%s is not in a bpffs; mount one: mount -t bpf bpf /sys/fs/bpf",
 			       folder);
 	return 0;
 }
@@ -72,7 +73,7 @@ static int make_folders(const char *folder, struct bf_error *err)
 		if (slash)
 			*slash = 0;
 		if (mkdir(path, 0700) && errno != EEXIST)
-			return bf_fail(err, errno, "%s cannot be made: %s", path, strerror(errno));
+			return bf_fail(err, errno, "%s cannot be created: %s", path, strerror(errno));
 		if (slash)
 			*slash = '/';
 	} while (slash);
@@ -84,8 +85,8 @@ static bool is_dots(const char *name)
 	return !strcmp(name, ".") || !strcmp(name, "..");
 }
 
-/* A folder of ours, and not the bpffs itself: what is in it is left from a daemon that died. So is what is in folders in
- * it, `levels` deep, which go too. Takes over the descriptor. */
+/* Removes what a dead daemon has left in a directory, including subdirectories up to `levels` deep. Refuses a
+ * directory of another user and the root of the bpffs. Takes ownership of the descriptor. */
 static int empty_folder(int folder_fd, const char *folder, unsigned levels, struct bf_error *err)
 {
 	cleanup_close int fd = folder_fd;
@@ -96,7 +97,8 @@ static int empty_folder(int folder_fd, const char *folder, unsigned levels, stru
 	if (fd < 0 || fstat(fd, &here) || fstatat(fd, "..", &above, 0))
 		return bf_fail(err, errno, "%s: %s", folder, strerror(errno));
 	if (here.st_uid != geteuid() || here.st_mode & 022 || here.st_dev != above.st_dev)
-		return bf_fail(err, EPERM, "%s is not a folder of ours alone in a bpffs", folder);
+		return bf_fail(err, EPERM, "%s is not a directory in a bpffs that only this user can write",
+			       folder);
 	entries = fdopendir(fd);
 	if (!entries)
 		return bf_fail(err, errno, "%s: %s", folder, strerror(errno));
@@ -113,7 +115,7 @@ static int empty_folder(int folder_fd, const char *folder, unsigned levels, stru
 	return 0;
 }
 
-/* A map that is called like a section without its dot has the section's place. */
+/* Finds the map that has this pin path: two map names can have the same one. */
 static const struct bpf_map *first_at(struct bpf_object *bpf, const char *folder, const char *path)
 {
 	char at[POLICY_PATH_SIZE];
@@ -141,7 +143,7 @@ static int pin_all(struct bpf_object *bpf, const char *folder, struct bf_error *
 			rc = bpf_obj_pin(bpf_map__fd(map), path);
 		other = rc == -EEXIST ? first_at(bpf, folder, path) : NULL;
 		if (other && other != map)
-			return bf_fail(err, EEXIST, "maps %s and %s would both be %s; rename one",
+			return bf_fail(err, EEXIST, "maps %s and %s would both be pinned at %s; rename one",
 				       bpf_map__name(other), bpf_map__name(map), path);
 		if (rc)
 			return bf_fail(err, -rc, "map %s cannot be pinned in %s: %s", bpf_map__name(map),
@@ -156,7 +158,7 @@ int pin_maps(struct bpf_object *bpf, const char *folder, struct bf_error *err)
 
 	if (rc)
 		return rc;
-	/* Another policy that goes may take empty folders away meanwhile. */
+	/* Another policy's removal may delete empty parent directories at the same time. */
 	for (int tries = 0; tries < 8; tries++) {
 		rc = make_folders(folder, err);
 		if (rc != -ENOENT)
@@ -179,7 +181,7 @@ static __u32 map_id(int fd)
 	return bpf_obj_get_info_by_fd(fd, &info, &length) ? 0 : info.id;
 }
 
-/* The next policy of the same name may be pinned there already. */
+/* A newer policy of the same name may already be pinned at this path. */
 static bool is_ours(const struct bpf_map *map, const char *path)
 {
 	cleanup_close int fd = bpf_obj_get(path);
@@ -187,7 +189,7 @@ static bool is_ours(const struct bpf_map *map, const char *path)
 	return fd >= 0 && map_id(fd) == map_id(bpf_map__fd(map));
 }
 
-/* The folder, and those above it that are empty now, up to the bpffs, which is busy. */
+/* Removes the directory and its empty parents. It stops at the root of the bpffs, which is busy. */
 static void remove_folders(const char *folder)
 {
 	char path[POLICY_PATH_SIZE];
@@ -208,7 +210,8 @@ void pin_remove(struct bpf_object *bpf, const char *folder)
 	remove_folders(folder);
 }
 
-/* Others may make links and folders in a bpffs: not even above it is one followed. */
+/* Other users can create links and directories in a bpffs, so symbolic links are not followed anywhere in the
+ * path. */
 void policy_clear_pins(const char *folder)
 {
 	struct open_how how = { .flags = FOLDER_FLAGS, .resolve = RESOLVE_NO_SYMLINKS };

@@ -35,7 +35,7 @@ static int load(struct policy *policy, const void *bytes, size_t size, const str
 
 	if (!rc)
 		rc = tunables_set(policy->object.bpf, options->sets, options->set_count, err);
-	if (!rc) { /* the kernel has them for good */
+	if (!rc) { /* after loading, the values cannot change */
 		policy->tunable_count =
 			tunables_list(policy->object.bpf, policy->tunables, POLICY_TUNABLES_MAX);
 		rc = object_load(&policy->object, log, err);
@@ -70,7 +70,7 @@ struct policy *policy_load(const void *object, size_t bytes, const struct policy
 	if (log)
 		*log = NULL;
 	if (!policy) {
-		bf_fail(err, ENOMEM, "there is no memory for it");
+		bf_fail(err, ENOMEM, "not enough memory");
 		return NULL;
 	}
 	atomic_init(&policy->users, 1);
@@ -101,7 +101,8 @@ struct policy *policy_get(struct policy *policy)
 
 void policy_put(struct policy *policy)
 {
-	/* Release: whatever this user did comes before the end; acquire: the last one sees it. */
+	/* Release: this user's accesses come before destroy(). Acquire: the last user sees the accesses of
+	 * all others. */
 	if (policy && atomic_fetch_sub_explicit(&policy->users, 1, memory_order_acq_rel) == 1)
 		destroy(policy);
 }

@@ -20,7 +20,8 @@ static bool has_capability(void)
 	return effective & (1ull << CAP_BPF | 1ull << CAP_SYS_ADMIN);
 }
 
-/* Not all users of the machine are in ours: so it is another than the first, and what is root in it is not root to bpf(2). */
+/* If not all user IDs are mapped one to one, this is not the initial user namespace, and bpf(2) ignores its
+ * capabilities. */
 static bool is_in_user_namespace(void)
 {
 	cleanup_file FILE *file = fopen("/proc/self/uid_map", "re");
@@ -36,26 +37,26 @@ static int say_why(int code, struct bf_error *err)
 	if (code == EPERM && has_capability() && is_in_user_namespace())
 		return bf_fail(
 			err, EPERM,
-			"eBPF may not be loaded here: root of a user namespace (a rootless container's?) is not enough; it takes root of the machine, or its CAP_BPF");
+			"eBPF cannot be loaded in a user namespace (a rootless container?); it needs root, or CAP_BPF, of the initial namespace");
 	if (code == EPERM && has_capability())
 		return bf_fail(
 			err, EPERM,
-			"eBPF may not be loaded here: a filter of system calls (a container's?) or the kernel's lockdown forbids bpf(2)");
+			"eBPF cannot be loaded: a seccomp filter (a container?) or the kernel's lockdown forbids bpf(2)");
 	if (code == EPERM)
 		return bf_fail(
 			err, EPERM,
-			"eBPF may not be loaded by this process: it lacks CAP_BPF, which one of root's has");
+			"eBPF cannot be loaded: this process lacks CAP_BPF; run it as root or with that capability");
 	if (code == ENOSYS)
 		return bf_fail(err, ENOSYS,
 			       "this kernel has no eBPF: it was built without CONFIG_BPF_SYSCALL");
 	if (code == EINVAL)
 		return bf_fail(
 			err, EINVAL,
-			"this kernel's eBPF has no programs that can be called; Linux 5.17 or later has them");
+			"this kernel does not support callable eBPF programs; use Linux 5.17 or later");
 	return bf_fail(err, code, "eBPF cannot be loaded: %s", strerror(code));
 }
 
-/* The shortest hook there is says it more surely than any version or capability. */
+/* Loading the shortest possible hook is a more reliable test than kernel version and capabilities. */
 int policy_is_possible(struct bf_error *err)
 {
 	static const struct bpf_insn nothing[] = {

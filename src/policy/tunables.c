@@ -1,5 +1,5 @@
-/* Tunables are `const volatile` integers, bools and enums in .rodata: the object's BTF says where each is. They are written
- * before the kernel sees the program, so that its verifier takes them for constants. */
+/* Tunables are `const volatile` integers, bools and enums in .rodata, located through the object's BTF. They
+ * are set before the object is loaded, so that the verifier treats them as constants. */
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -11,18 +11,19 @@
 
 struct tunable {
 	const char *name;
-	uint8_t *at; /* its first byte, little end first */
+	uint8_t *at; /* first byte, little-endian */
 	unsigned bytes;
 	bool is_signed, is_bool;
 };
 
-/* The type behind typedefs and qualifiers; NULL unless it is volatile: what is not may have been folded into the code. */
+/* The type behind typedefs and qualifiers; NULL unless it is volatile, because the compiler may have folded
+ * other constants into the code. */
 static const struct btf_type *behind(const struct btf *btf, __u32 id)
 {
 	const struct btf_type *type = btf__type_by_id(btf, id);
 	bool is_volatile = false;
 
-	/* An object's types may be made to go in circles. */
+	/* The limit ends the loop on cyclic types. */
 	for (int i = 0; type && i < 16; i++) {
 		if (!btf_is_mod(type) && !btf_is_typedef(type))
 			return is_volatile ? type : NULL;
@@ -62,7 +63,7 @@ static bool find_rodata(struct bpf_object *bpf, struct rodata *rodata)
 	if (!map || !rodata->btf)
 		return false;
 	id = btf__find_by_name_kind(rodata->btf, ".rodata", BTF_KIND_DATASEC);
-	/* Not yet loaded, it may be written. */
+	/* It is writable until the object is loaded. */
 	rodata->bytes = (uint8_t *)bpf_map__initial_value(map, &rodata->size);
 	if (id < 0 || !rodata->bytes)
 		return false;
@@ -70,7 +71,7 @@ static bool find_rodata(struct bpf_object *bpf, struct rodata *rodata)
 	return true;
 }
 
-/* The section's i'th variable; false: it is none that can be set. */
+/* Reads the section's i'th variable; false: it cannot be set. */
 static bool tunable_at(const struct rodata *rodata, unsigned i, struct tunable *tunable)
 {
 	const struct btf_var_secinfo *place = btf_var_secinfos(rodata->section) + i;
@@ -97,7 +98,8 @@ static int64_t value_of(const struct tunable *tunable)
 	return tunable->is_signed ? (int64_t)(raw << unused) >> unused : (int64_t)raw;
 }
 
-/* Decimal, or 16 after 0x: a 0 before other digits means 8 to some and nothing to others. 0: neither. */
+/* The base of a number: 10, or 16 after 0x. 0: invalid. A leading 0 is refused, because some readers take it
+ * for octal. */
 static int base_of(const char *text)
 {
 	text += *text == '-';
@@ -144,7 +146,7 @@ static int parse_value(const struct tunable *tunable, const char *text, uint64_t
 		*raw = *text == 't';
 		return 0;
 	}
-	if (strchr(" \t\n+", *text) || !base_of(text)) /* what strtoll would skip, or read as it likes */
+	if (strchr(" \t\n+", *text) || !base_of(text)) /* strtoll accepts leading blanks and '+' */
 		return -EINVAL;
 	return tunable->is_signed ? parse_signed(tunable, text, raw) : parse_unsigned(tunable, text, raw);
 }
@@ -177,8 +179,8 @@ static int refuse_name(const struct rodata *rodata, const char *set, size_t leng
 
 	list_names(rodata, known, sizeof(known));
 	if (!known[0])
-		return bf_fail(err, ENOENT, "'%.*s' cannot be set: this policy has nothing to set",
-			       (int)length, set);
+		return bf_fail(err, ENOENT, "'%.*s' cannot be set: this policy has no tunables", (int)length,
+			       set);
 	return bf_fail(err, ENOENT, "'%.*s' cannot be set: this policy has %s", (int)length, set, known);
 }
 
@@ -195,7 +197,7 @@ static int set_one(const struct rodata *rodata, const char *set, struct bf_error
 		return refuse_name(rodata, set, equals - set > 64 ? 64 : (size_t)(equals - set), err);
 	rc = parse_value(&tunable, equals + 1, &raw);
 	if (rc == -ERANGE)
-		return bf_fail(err, ERANGE, "'%.64s': %s is %s of %u bits, and this does not fit", set,
+		return bf_fail(err, ERANGE, "'%.64s': %s is %s of %u bits; the value does not fit", set,
 			       tunable.name, tunable.is_signed ? "a signed number" : "a number",
 			       tunable.is_bool ? 1 : 8 * tunable.bytes);
 	if (rc)
@@ -205,7 +207,7 @@ static int set_one(const struct rodata *rodata, const char *set, struct bf_error
 	return 0;
 }
 
-/* More could be set, but nobody would see to what. */
+/* More tunables could be set, but policy_tunables could not list them. */
 static int check_count(const struct rodata *rodata, struct bf_error *err)
 {
 	struct tunable tunable;
@@ -214,7 +216,8 @@ static int check_count(const struct rodata *rodata, struct bf_error *err)
 	for (unsigned i = 0; rodata->section && i < btf_vlen(rodata->section); i++)
 		count += tunable_at(rodata, i, &tunable);
 	if (count > POLICY_TUNABLES_MAX)
-		return bf_fail(err, E2BIG, "it has %u tunables, of at most %d", count, POLICY_TUNABLES_MAX);
+		return bf_fail(err, E2BIG, "it has %u tunables; the maximum is %d", count,
+			       POLICY_TUNABLES_MAX);
 	return 0;
 }
 

@@ -1,5 +1,5 @@
-/* libbpf (1.1) follows an object's types (BTF) without looking: a number that is no type's crashes it, and qualifiers that go in
- * a circle hold it up for ever. So each reference is looked at first. */
+/* libbpf 1.1 follows BTF type references without checking them: an invalid type ID crashes it, and a cycle of
+ * qualifiers makes it loop forever. So every reference is checked first. */
 #include <bpf/btf.h>
 #include <errno.h>
 
@@ -47,7 +47,7 @@ static bool are_places_sane(const struct btf *btf, const struct btf_type *type)
 	return true;
 }
 
-/* A chain of qualifiers and typedefs ends. */
+/* Whether a chain of qualifiers and typedefs ends. */
 static bool does_end(const struct btf *btf, const struct btf_type *type)
 {
 	for (int i = 0; i < CHAIN_MOST; i++) {
@@ -108,6 +108,6 @@ int types_check(const void *bytes, size_t size, struct bf_error *err)
 	is_fine = btf && are_all_sane(btf);
 	btf__free(btf);
 	if (!is_fine)
-		return bf_fail(err, EINVAL, "it is damaged: its types (BTF) make no sense; compile it again");
+		return bf_fail(err, EINVAL, "it is damaged: its types (BTF) are invalid; compile it again");
 	return 0;
 }

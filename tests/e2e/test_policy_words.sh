@@ -40,7 +40,7 @@ for count in 7 8 9 10 11 12; do
 done
 if timeout 20 unshare -Ur true 2>"$work/err"; then
 	status 0 unshare -Ur "$belfry" policy check fair
-	told 'root of a user namespace' "why root of a user namespace may not"
+	told 'cannot be loaded in a user namespace' "why root of a user namespace may not"
 fi
 not_told 'module_load' "a hook that is not there"
 status 0 "$belfry" policy check "$objects/never_due.bpf.o"

@@ -50,18 +50,18 @@ static void objects_that_are_wrong_are_refused_in_one_line(void **state)
 		{ "wrong_section", EINVAL, "is in section kprobe/do_exit" },
 		{ "no_hooks", EINVAL, "it has no hooks" },
 		{ "two_picks", EINVAL, "programs one and other are both for the hook pick" },
-		{ "no_name", EINVAL, "it does not say what it is" },
-		{ "bad_name", EINVAL, "its name is none" },
+		{ "no_name", EINVAL, "it has no policy header" },
+		{ "bad_name", EINVAL, "its name is invalid" },
 		{ "no_table", EINVAL, "it has no map belfry_vgpus" },
-		{ "small_table", EINVAL, "its map belfry_vgpus is another" },
-		{ "table_not_mapped", EINVAL, "its map belfry_vgpus is another" },
-		{ "forbidden_map", EPERM, "map programs: policies have arrays" },
+		{ "small_table", EINVAL, "its map belfry_vgpus differs" },
+		{ "table_not_mapped", EINVAL, "its map belfry_vgpus differs" },
+		{ "forbidden_map", EPERM, "map programs: type 3 is not allowed" },
 		{ "large_map", EFBIG, "map large: the maps are too large" },
-		{ "many_maps", E2BIG, "maps, of at most 16" },
+		{ "many_maps", E2BIG, "maps; the maximum is 16" },
 		{ "large_bss", EFBIG,
-		  "its global variables are too large: all maps together may take 64 MiB" },
-		{ "many_tunables", E2BIG, "it has 65 tunables, of at most 64" },
-		{ "pinned_map", EPERM, "map shared: it is to be pinned by name" },
+		  "its global variables are too large: the maximum for all maps is 64 MiB" },
+		{ "many_tunables", E2BIG, "it has 65 tunables; the maximum is 64" },
+		{ "pinned_map", EPERM, "map shared: remove 'pinning'" },
 		{ "closes_files", EPERM, "it calls bpf_sys_close" },
 		{ "reads_memory", EPERM, "it calls bpf_probe_read_kernel" },
 		{ "outlives", EPERM, "it calls bpf_timer_init" },
@@ -132,19 +132,19 @@ static void what_is_no_object_is_refused(void **state)
 	struct bytes bytes = read_object("least");
 
 	(void)state;
-	assert_bytes_are_refused("", 0, ENOEXEC, "no ELF file");
-	assert_bytes_are_refused(text, sizeof(text), ENOEXEC, "no ELF file");
+	assert_bytes_are_refused("", 0, ENOEXEC, "not an ELF file");
+	assert_bytes_are_refused(text, sizeof(text), ENOEXEC, "not an ELF file");
 	((Elf64_Ehdr *)bytes.at)->e_machine = EM_X86_64;
-	assert_bytes_are_refused(bytes.at, bytes.size, ENOEXEC, "but no eBPF object");
+	assert_bytes_are_refused(bytes.at, bytes.size, ENOEXEC, "but not an eBPF object");
 	((Elf64_Ehdr *)bytes.at)->e_ident[EI_DATA] = ELFDATA2MSB;
-	assert_bytes_are_refused(bytes.at, bytes.size, ENOEXEC, "but no eBPF object");
+	assert_bytes_are_refused(bytes.at, bytes.size, ENOEXEC, "but not an eBPF object");
 	((Elf64_Ehdr *)bytes.at)->e_machine = __builtin_bswap16(EM_BPF);
-	assert_bytes_are_refused(bytes.at, bytes.size, ENOEXEC, "of the other byte order");
+	assert_bytes_are_refused(bytes.at, bytes.size, ENOEXEC, "the other byte order");
 	free(bytes.at);
 	bytes.at = calloc(1, (16 << 20) + 1);
 	memcpy(bytes.at, ELFMAG, SELFMAG);
 	assert_bytes_are_refused(bytes.at, (16 << 20) + 1, EFBIG,
-				 "too large: 16777217 bytes, of at most 16777216");
+				 "too large: 16777217 bytes; the maximum is 16777216");
 	free(bytes.at);
 }
 
@@ -198,16 +198,16 @@ static void what_an_object_says_of_itself_is_checked(void **state)
 	(void)state;
 	says->abi = 2;
 	assert_bytes_are_refused(bytes.at, bytes.size, EPROTO,
-				 "it was made for policy ABI 2, and this Belfry has 1");
+				 "it was compiled for policy ABI 2, and this Belfry has 1");
 	*says = good;
 	says->magic++;
-	assert_bytes_are_refused(bytes.at, bytes.size, EINVAL, "what it says of itself is damaged");
+	assert_bytes_are_refused(bytes.at, bytes.size, EINVAL, "its policy header is damaged");
 	*says = good;
 	says->pick_size += 8;
-	assert_bytes_are_refused(bytes.at, bytes.size, EPROTO, "other sizes");
+	assert_bytes_are_refused(bytes.at, bytes.size, EPROTO, "sizes of its structures differ");
 	*says = good;
 	memset(says->name, 'x', sizeof(says->name));
-	assert_bytes_are_refused(bytes.at, bytes.size, EINVAL, "its name is none");
+	assert_bytes_are_refused(bytes.at, bytes.size, EINVAL, "its name is invalid");
 	*says = good;
 	says->what[2] = '\n';
 	assert_bytes_are_refused(bytes.at, bytes.size, EINVAL, "not one line");
@@ -451,7 +451,7 @@ static void verifier_is_quoted_with_its_last_lines_first(void **state)
 	assert_text_has(err.text, "verifier refuses program pick_blindly: ");
 	assert_text_has(err.text, "map_value_or_null");
 	assert_non_null(log);
-	assert_ptr_equal(strstr(log, "program pick_blindly, the last lines first:\nR"), log);
+	assert_ptr_equal(strstr(log, "program pick_blindly, last lines first:\nR"), log);
 	assert_text_has(strchr(log, '\n'), "map_value_or_null");
 	assert_null(strstr(log, "processed "));
 	/* And without anywhere to put it. */
@@ -495,7 +495,7 @@ static void hook_that_reaches_past_its_context_puts_a_policy_out(void **state)
 	need_ebpf();
 	policy = load_object("seven", NULL);
 	assert_int_equal(policy_call(policy, BELFRY_HOOK_EXIT, &init, sizeof(init)), -EINVAL);
-	assert_is_out(policy, "past its context");
+	assert_is_out(policy, "more than its context");
 	policy_put(policy);
 }
 
@@ -666,11 +666,11 @@ static void it_is_said_why_ebpf_is_not_possible(void **state)
 		if (!geteuid() && setuid(65534))
 			_exit(1);
 		/* Whoever asks: belfryd has no part in a check or a replay. */
-		is_said = policy_is_possible(&err) == -EPERM && strstr(err.text, "it lacks CAP_BPF") &&
-			  !strstr(err.text, "belfryd");
+		is_said = policy_is_possible(&err) == -EPERM &&
+			  strstr(err.text, "this process lacks CAP_BPF") && !strstr(err.text, "belfryd");
 		err = (struct bf_error){ 0 };
 		is_said = is_said && !policy_load(bytes.at, bytes.size, NULL, NULL, &err) &&
-			  err.code == EPERM && strstr(err.text, "it lacks CAP_BPF");
+			  err.code == EPERM && strstr(err.text, "this process lacks CAP_BPF");
 		if (!is_said)
 			fprintf(stderr, "said was: %s\n", err.text);
 		_exit(is_said ? 0 : 2);

@@ -164,7 +164,8 @@ static void maps_of_one_pin_are_named(void **state)
 	snprintf(pins, sizeof(pins), "%s/belfry/map_bss", private_bpffs());
 	policy = load_object("map_bss", NULL);
 	policy_pin(policy, pins);
-	assert_text_has(policy_pinned(policy), "not pinned: maps bss and map_bss.bss would both be /");
+	assert_text_has(policy_pinned(policy),
+			"not pinned: maps bss and map_bss.bss would both be pinned at /");
 	assert_text_has(policy_pinned(policy), "/belfry/map_bss/bss; rename one");
 	policy_put(policy);
 }
@@ -306,15 +307,15 @@ static void where_nothing_can_be_pinned_a_policy_works_without(void **state)
 	char long_path[400];
 
 	(void)state;
-	assert_is_not_pinned("/tmp/belfry-no-bpffs/gpu0", "is in no bpffs");
+	assert_is_not_pinned("/tmp/belfry-no-bpffs/gpu0", "is not in a bpffs");
 	assert_int_not_equal(access("/tmp/belfry-no-bpffs", F_OK), 0);
-	assert_is_not_pinned("relative", "not a path");
+	assert_is_not_pinned("relative", "not an absolute path");
 	memset(long_path, 'x', sizeof(long_path));
 	long_path[0] = '/';
 	long_path[sizeof(long_path) - 1] = 0;
-	assert_is_not_pinned(long_path, "not a path");
+	assert_is_not_pinned(long_path, "not an absolute path");
 	/* The bpffs itself is everybody's. */
-	assert_is_not_pinned(bpffs, "not a folder of ours alone");
+	assert_is_not_pinned(bpffs, "not a directory in a bpffs that only this user can write");
 	assert_int_equal(access(bpffs, F_OK), 0);
 }
 
