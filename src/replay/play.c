@@ -7,18 +7,18 @@
 
 #include "replay/sim.h"
 
-#define BEGIN_NS 1000000000000ull /* a clock does not begin at 0 */
+#define BEGIN_NS 1000000000000ull /* not 0, as on a real clock */
 
-enum { SEED = 1, ENOUGH = 20 /* bursts, to compare how long they took */ };
+enum { SEED = 1, ENOUGH = 20 /* bursts needed to compare percentiles */ };
 
-/* The program of a vGPU. */
+/* The simulated program of a vGPU. */
 struct player {
 	struct play *play;
 	const struct workload_vgpu *is;
 	struct sim_vgpu *v;
-	size_t step; /* the next, or the one at work */
+	size_t step; /* the next one, or the one in progress */
 	bool is_at_work;
-	uint64_t pieces; /* kernels that are left of it */
+	uint64_t pieces; /* kernels of the burst still to submit */
 	uint64_t came_ns, waits_since_ns, longest_wait_ns, late;
 	struct tally took;
 };
@@ -35,7 +35,8 @@ static const struct workload_step *step_of(const struct player *p)
 	return &p->is->steps[p->step];
 }
 
-/* With what it does not use of its time: nobody noticed that as a pause, and others could not have it. */
+/* Includes the idle part of the time that the vGPU was let in: it was too short to be seen as a pause, and
+ * other vGPUs could not use it. */
 static uint64_t kernel_ns(const struct player *p)
 {
 	const struct workload_step *step = step_of(p);
@@ -44,15 +45,15 @@ static uint64_t kernel_ns(const struct player *p)
 	return (uint64_t)((double)ns / p->is->busy);
 }
 
-/* Until it is known that the last kernel of a burst is done. */
+/* The time until the end of a burst's last kernel is noticed. */
 static uint64_t rest_ns(const struct player *p)
 {
-	uint64_t switch_ns = p->play->sim->manners.switch_ns; /* which it has had already */
+	uint64_t switch_ns = p->play->sim->manners.switch_ns; /* already part of the simulation */
 
 	return !p->pieces && p->is->rest_ns > switch_ns ? p->is->rest_ns - switch_ns : 0;
 }
 
-/* Set the hand for the next step: after that which was before, or at its time. */
+/* Schedules the next step: a delay after the previous step, or at its absolute time. */
 static void wait_for_step(struct player *p, uint64_t least_ns)
 {
 	const struct sim *sim = p->play->sim;
@@ -86,7 +87,7 @@ static void end_burst(struct player *p)
 	p->is_at_work = false;
 	tally_add(&p->took, took);
 	p->late += share->objective_ns && took > share->objective_ns;
-	if (share->class == SCHED_LATENCY) /* as the server does */
+	if (share->class == SCHED_LATENCY) /* as the GPU server does */
 		sched_took(sim->sched, p->v->vgpu, took, sim->now_ns);
 }
 
@@ -168,7 +169,7 @@ static struct sched_policy for_sched(struct policy *policy)
 	return is;
 }
 
-/* As the server does when a policy takes its place. */
+/* Calls the hooks that the GPU server calls when it loads a policy. */
 static void set_policy(struct play *play)
 {
 	struct sim *sim = play->sim;
@@ -206,7 +207,7 @@ static int add_players(struct play *play, struct bf_error *err)
 		p->waits_since_ns = BEGIN_NS;
 		p->v = sim_vgpu_add(play->sim, &p->is->share, 1, p);
 		if (!p->v) {
-			bf_fail(err, ENOMEM, "no memory for a simulated vGPU");
+			bf_fail(err, ENOMEM, "not enough memory for a simulated vGPU");
 			return -ENOMEM;
 		}
 		p->v->busy = p->is->busy;
@@ -232,7 +233,7 @@ static void change(struct play *play, const struct workload_change *change)
 	}
 }
 
-/* The server looks at the meter more often where somebody has a limit. */
+/* The GPU server reads the meter more often if a vGPU has a limit. */
 static struct sim_manners manners_of(const struct workload *workload)
 {
 	struct sim_manners manners = workload->is_soft ? sim_soft : sim_nvidia;
@@ -256,7 +257,7 @@ static void tell(const struct play *play, struct play_result *result)
 		uint32_t percentile = p->v->share.percentile_ppm;
 
 		result->vgpus[i] = (struct workload_figures){
-			.gpu_ns = counts.gpu_ns, /* as the record has it */
+			.gpu_ns = counts.gpu_ns, /* measured as in the record */
 			.done = p->took.count,
 			.late = p->late,
 			.p50_ns = tally_percentile(&p->took, 500000),
@@ -287,7 +288,7 @@ static int play_all(struct play *play, uint64_t most_events, struct play_result 
 
 		sim_go(sim, BEGIN_NS + at, most_events > sim->events ? most_events - sim->events : 0);
 		if (sim->wrong[0])
-			return bf_fail(err, EPROTO, "the play went wrong: %s", sim->wrong);
+			return bf_fail(err, EPROTO, "error in the simulation: %s", sim->wrong);
 		if (i < workload->change_count && sim->now_ns >= BEGIN_NS + at)
 			change(play, &workload->changes[i]);
 	}
@@ -310,7 +311,7 @@ int play_run(const struct workload *workload, struct policy *policy, uint64_t mo
 	if (result->vgpus && play.players && play.sim)
 		rc = play_all(&play, most_events, result, err);
 	else
-		bf_fail(err, ENOMEM, "no memory for a simulated GPU");
+		bf_fail(err, ENOMEM, "not enough memory for a simulated GPU");
 	if (rc)
 		play_free(result);
 	sim_close(play.sim);

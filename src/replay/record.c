@@ -1,5 +1,5 @@
-/* Entries: made, checked, written and read. What is read may be from anywhere: nothing in it is believed before
- * record_check() has looked at it. */
+/* Makes, checks, writes and reads entries. Input is untrusted: no field is used before record_check() has
+ * accepted it. */
 #include "replay/record.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static uint32_t count_of(const void *ctx)
 	return head.count < BELFRY_VGPUS_MAX ? head.count : BELFRY_VGPUS_MAX;
 }
 
-/* Contexts are aligned as tables are: so that both can be used where they lie. */
+/* Contexts are padded to the table's alignment, so that both can be used in place. */
 static size_t aligned(size_t bytes)
 {
 	return (bytes + 7) / 8 * 8;
@@ -103,7 +103,7 @@ const struct belfry_vgpu *record_table(const struct record_entry *entry)
 	return (const struct belfry_vgpu *)((const uint8_t *)(entry + 1) + entry->ctx_bytes);
 }
 
-/* Of those that are replayed: what is read of them must be there. */
+/* The smallest context of the hooks that are replayed, so that every field read exists. */
 static size_t ctx_least(uint16_t hook)
 {
 	switch (hook) {
@@ -122,21 +122,21 @@ static size_t ctx_least(uint16_t hook)
 
 static int check_decision_sizes(const struct record_entry *entry, struct bf_error *err)
 {
-	/* Each is small by itself: their sum cannot run over. */
+	/* Each size is limited, so their sum cannot overflow. */
 	if (entry->ctx_bytes > CTX_MOST || entry->ctx_bytes % 8 || entry->ctx_bytes < ctx_least(entry->hook))
-		return bf_fail(err, EBADMSG, "not an entry of a record: a context of %" PRIu32 " bytes",
+		return bf_fail(err, EBADMSG, "invalid record entry: a context of %" PRIu32 " bytes",
 			       entry->ctx_bytes);
 	if (entry->count > BELFRY_VGPUS_MAX)
-		return bf_fail(err, EBADMSG, "not an entry of a record: %" PRIu32 " vGPUs, at most %u",
+		return bf_fail(err, EBADMSG, "invalid record entry: %" PRIu32 " vGPUs; the maximum is %u",
 			       entry->count, BELFRY_VGPUS_MAX);
 	if (entry->bytes != sizeof(*entry) + entry->ctx_bytes + entry->count * sizeof(struct belfry_vgpu))
 		return bf_fail(err, EBADMSG,
-			       "not an entry of a record: %" PRIu32 " bytes, not the sum of its parts",
+			       "invalid record entry: %" PRIu32 " bytes, not the sum of its parts",
 			       entry->bytes);
 	return 0;
 }
 
-/* Whom it is about, and who holds the token, are entries or nobody. */
+/* The vGPU concerned and the holder of the token are entries or BELFRY_NOBODY. */
 static int check_ctx(const struct record_entry *entry, const void *bytes, struct bf_error *err)
 {
 	struct belfry_preempt preempt;
@@ -145,14 +145,14 @@ static int check_ctx(const struct record_entry *entry, const void *bytes, struct
 	memcpy(&head, bytes, sizeof(head));
 	if (head.hook != entry->hook || head.count < entry->count ||
 	    (head.count > entry->count && entry->count != BELFRY_VGPUS_MAX))
-		return bf_fail(err, EBADMSG, "not an entry of a record: its context is another's");
+		return bf_fail(err, EBADMSG, "invalid record entry: its context is of another hook");
 	if (entry->hook == BELFRY_HOOK_TICK && head.vgpu >= head.count)
-		return bf_fail(err, EBADMSG, "not an entry of a record: a tick of no vGPU");
+		return bf_fail(err, EBADMSG, "invalid record entry: a tick without a vGPU");
 	if (entry->hook != BELFRY_HOOK_PREEMPT)
 		return 0;
 	memcpy(&preempt, bytes, sizeof(preempt));
 	if (head.vgpu >= head.count || preempt.holder >= head.count)
-		return bf_fail(err, EBADMSG, "not an entry of a record: a stop of no vGPU");
+		return bf_fail(err, EBADMSG, "invalid record entry: a stop without a vGPU");
 	return 0;
 }
 
@@ -169,7 +169,7 @@ bool record_introduces(const struct record_entry *entry, uint64_t *id, char name
 	return init.name[0] && bf_is_line(init.name, sizeof(init.name));
 }
 
-/* As the configuration may be (docs/sharing.md), or sched divides by what it must not. */
+/* The same limits as for the configuration (docs/sharing.md); sched divides by some of these values. */
 static int check_setup(const struct record_setup *setup, struct bf_error *err)
 {
 	const uint64_t ms = 1000000;
@@ -179,7 +179,7 @@ static int check_setup(const struct record_setup *setup, struct bf_error *err)
 	    setup->slice_min_ns > setup->round_ns || setup->grace_ns > 1000 * ms ||
 	    setup->idle_ns > 1000 * ms || setup->how > SCHED_TURNS || setup->is_measured > 1 ||
 	    setup->is_soft > 1 || !bf_is_line(setup->policy, sizeof(setup->policy)))
-		return bf_fail(err, EBADMSG, "not an entry of a record: no such sharing of a GPU");
+		return bf_fail(err, EBADMSG, "invalid record entry: invalid sharing options");
 	return 0;
 }
 
@@ -190,16 +190,17 @@ static int check_share(const struct record_share *share, struct bf_error *err)
 	    share->class > SCHED_LATENCY || share->percentile_ppm > SCHED_WHOLE_PPM ||
 	    share->objective_ns > RECORD_LONGEST_NS || share->timeslice_us > RECORD_LONGEST_NS / 1000 ||
 	    share->interleave < -1 || share->interleave > 2)
-		return bf_fail(err, EBADMSG, "not an entry of a record: no such vGPU");
+		return bf_fail(err, EBADMSG, "invalid record entry: invalid vGPU");
 	return 0;
 }
 
 static int check_work(const struct record_work *work, struct bf_error *err)
 {
 	if (!work->id || work->what >= RECORD_WHATS)
-		return bf_fail(err, EBADMSG, "not an entry of a record: work of no kind, or nobody's");
+		return bf_fail(err, EBADMSG,
+			       "invalid record entry: work of an unknown kind, or without a vGPU");
 	if (work->what == RECORD_DONE && work->end_ns < work->came_ns)
-		return bf_fail(err, EBADMSG, "not an entry of a record: work that was done before it came");
+		return bf_fail(err, EBADMSG, "invalid record entry: work that ended before it began");
 	return 0;
 }
 
@@ -217,18 +218,18 @@ static int check_other(const struct record_entry *entry, const void *bytes, stru
 	return entry->kind == RECORD_SHARE ? check_share(&is.share, err) : check_work(&is.work, err);
 }
 
-/* What the head says of itself holds together: so much can be read on. */
+/* Whether the sizes in the head are consistent, so that the rest can be read. */
 static int check_head(const struct record_entry *entry, struct bf_error *err)
 {
 	if (entry->hook >= BELFRY_HOOKS || entry->decider > SCHED_BY_OWN_POLICY ||
 	    entry->kind >= RECORD_KINDS)
-		return bf_fail(err, EBADMSG, "not an entry of a record: hook %u, decided by %u, kind %u",
+		return bf_fail(err, EBADMSG, "invalid record entry: hook %u, decided by %u, kind %u",
 			       entry->hook, entry->decider, entry->kind);
 	if (entry->kind == RECORD_DECISION)
 		return check_decision_sizes(entry, err);
 	if (entry->ctx_bytes != size_of(entry->kind) || entry->count ||
 	    entry->bytes != sizeof(*entry) + entry->ctx_bytes)
-		return bf_fail(err, EBADMSG, "not an entry of a record: %" PRIu32 " bytes of kind %u",
+		return bf_fail(err, EBADMSG, "invalid record entry: %" PRIu32 " bytes of kind %u",
 			       entry->bytes, entry->kind);
 	return 0;
 }
@@ -240,11 +241,11 @@ int record_check(const void *bytes, size_t size, struct bf_error *err)
 	int rc;
 
 	if (size < sizeof(entry))
-		return bf_fail(err, EBADMSG, "not an entry of a record: %zu bytes", size);
+		return bf_fail(err, EBADMSG, "invalid record entry: %zu bytes", size);
 	memcpy(&entry, bytes, sizeof(entry));
 	rc = check_head(&entry, err);
 	if (!rc && entry.bytes != size)
-		rc = bf_fail(err, EBADMSG, "not an entry of a record: %zu bytes, said to be %" PRIu32, size,
+		rc = bf_fail(err, EBADMSG, "invalid record entry: %zu bytes instead of %" PRIu32, size,
 			     entry.bytes);
 	if (rc)
 		return rc;
@@ -313,7 +314,7 @@ int record_read_header(FILE *from, struct bf_error *err)
 		return bf_fail(err, EBADMSG, "not a record of decisions");
 	if (memcmp(header.magic, header_now.magic, sizeof(header.magic)) != 0)
 		return bf_fail(err, EPROTONOSUPPORT,
-			       "a record of another release of Belfry: it cannot be read; make it again");
+			       "the record is from another release of Belfry; record again");
 	if (header.abi != header_now.abi || header.vgpu_size != header_now.vgpu_size)
 		return bf_fail(err, EPROTONOSUPPORT,
 			       "a record of policy ABI %" PRIu32 ", entries of %" PRIu32
@@ -322,7 +323,7 @@ int record_read_header(FILE *from, struct bf_error *err)
 	return 0;
 }
 
-/* Why there is no more. */
+/* The result at the end of the input. */
 static int ended(FILE *from, enum record_got how, struct bf_error *err)
 {
 	return ferror(from) ? bf_fail(err, EIO, "the record cannot be read to its end") : (int)how;
@@ -346,7 +347,7 @@ int record_read(FILE *from, void *buffer, struct bf_error *err)
 	return rc ? rc : RECORD_ENTRY;
 }
 
-/* Up to where there are whole entries: 0 if not even the header is. */
+/* The length of all whole entries; 0 if even the header is incomplete. */
 static long whole_bytes(FILE *record, void *buffer, struct record_kept *kept)
 {
 	const struct record_entry *entry = buffer;
@@ -368,11 +369,11 @@ int record_mend(FILE *record, struct record_kept *kept, struct bf_error *err)
 
 	*kept = (struct record_kept){ .decisions = 0 };
 	if (!buffer)
-		return bf_fail(err, ENOMEM, "out of memory");
+		return bf_fail(err, ENOMEM, "not enough memory");
 	__fpurge(record);
 	rewind(record);
 	end = whole_bytes(record, buffer, kept);
 	if (end < 0 || ftruncate(fileno(record), end))
-		return bf_fail(err, errno, "what is cut off at its end stays there: %s", strerror(errno));
+		return bf_fail(err, errno, "the partial last entry cannot be removed: %s", strerror(errno));
 	return 0;
 }

@@ -1,18 +1,20 @@
-/* A record: of decisions (what was known, who decided, what came of it), and of the work there was to decide about (when it
- * came for whom, when it was done, what it used). The same bytes go over the socket, one entry a message, and into a file,
- * after a header. Read back, the decisions can be put to another policy, and the work played under it. */
+/* A record of decisions (input, policy, result) and of the work that they were about (when it came for which
+ * vGPU, when it was done, what it used). The same bytes go over the socket, one entry a message, and into a
+ * file, after a header. Recorded decisions can be put to another policy, and recorded work can be played
+ * under it. */
 #ifndef BELFRY_REPLAY_RECORD_H
 #define BELFRY_REPLAY_RECORD_H
 
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "sched/sched.h"
 
 #define RECORD_MAGIC "BELFRYR2"
 
-/* Nothing in a record is believed to last longer: a day. */
-#define RECORD_LONGEST_NS (86400ull * 1000000000ull)
+/* Durations in a record are capped at a day. */
+#define RECORD_LONGEST_NS (BF_DAY_US * 1000)
 
 struct record_header {
 	char magic[8];
@@ -22,21 +24,22 @@ struct record_header {
 
 enum record_kind {
 	RECORD_DECISION,
-	RECORD_SETUP, /* at the beginning, and when it is changed: record_setup */
-	RECORD_SHARE, /* a vGPU is there, or was changed: record_share */
-	RECORD_WORK,  /* something happened to it: record_work */
+	RECORD_SETUP, /* record_setup: at the beginning and after a change */
+	RECORD_SHARE, /* record_share: a vGPU was created or changed */
+	RECORD_WORK,  /* record_work: an event of a vGPU */
 	RECORD_KINDS,
 };
 
-/* Of a decision: then the context (ctx_bytes) as it was after it, then count entries of the table. Of the others: then what
- * the kind says, in the context's place; what only decisions have is 0. */
+/* A decision is followed by its context (ctx_bytes) with the result, then by `count` entries of the table.
+ * Other kinds are followed by their struct in place of the context; the fields that only decisions have are
+ * 0. */
 struct record_entry {
-	uint32_t bytes; /* of all of it */
+	uint32_t bytes; /* of the whole entry */
 	uint16_t hook;
 	uint8_t decider, kind;
 	uint32_t clamps;
 	uint32_t ctx_bytes, count;
-	uint32_t lost; /* entries before this one that could not be sent */
+	uint32_t lost; /* entries lost before this one */
 	uint64_t at_ns;
 	uint64_t proposed_id, got_id, proposed_ns, got_ns;
 };
@@ -46,7 +49,7 @@ struct record_setup {
 	uint64_t window_ns, round_ns, slice_min_ns, grace_ns, idle_ns;
 	uint32_t how; /* enum sched_how */
 	uint32_t is_measured, is_soft, reserved;
-	char policy[BELFRY_NAME_SIZE]; /* that decided: "built-in" if none */
+	char policy[BELFRY_NAME_SIZE]; /* the policy in force; "built-in" if none */
 };
 
 struct record_share {
@@ -60,43 +63,44 @@ struct record_share {
 };
 
 enum record_work_what {
-	RECORD_HERE, /* it has programs */
-	RECORD_GONE, /* and none any more */
-	RECORD_HELD, /* somebody outside holds it back */
-	RECORD_FREE, /* and no longer does */
-	RECORD_CAME, /* it has work since came_ns */
-	RECORD_DONE, /* what came then was done at end_ns */
-	RECORD_READ, /* what is counted was looked at */
+	RECORD_HERE, /* its first program started */
+	RECORD_GONE, /* its last program ended */
+	RECORD_HELD, /* it was held back from outside */
+	RECORD_FREE, /* it is no longer held back */
+	RECORD_CAME, /* it has had work since came_ns */
+	RECORD_DONE, /* the work that came then was done at end_ns */
+	RECORD_READ, /* the counters were read */
 	RECORD_WHATS,
 };
 struct record_work {
 	uint64_t id;
 	uint32_t what; /* enum record_work_what */
 	uint32_t reserved;
-	uint64_t came_ns, end_ns; /* 0: not said */
-	/* Counted by then, ever. */
+	uint64_t came_ns, end_ns; /* 0: unknown */
+	/* Counters since the vGPU was created. */
 	uint64_t gpu_ns;
-	uint64_t held_ns;    /* it was let in and had work */
-	uint64_t alone_ns;   /* and nobody else was */
-	uint64_t anybody_ns; /* anybody was: the same of all */
+	uint64_t held_ns;    /* time that it was let in and had work */
+	uint64_t alone_ns;   /* of that, time without any other vGPU let in */
+	uint64_t anybody_ns; /* time that any vGPU was let in and had work */
 	uint64_t submitted, grants, stops;
 };
 
-/* The largest that there is. */
+/* The largest possible entry. */
 #define RECORD_ENTRY_MAX (sizeof(struct record_entry) + 1024 + BELFRY_VGPUS_MAX * sizeof(struct belfry_vgpu))
 
-/* Put one into `to`, with no more of the table than there is room for a policy. Returns its bytes; 0: no room. */
+/* Writes a decision to `to`, with at most BELFRY_VGPUS_MAX entries of the table. Returns its size; 0: `to` is
+ * too small. */
 size_t record_make(const struct sched_decision *decision, const void *ctx, size_t ctx_bytes,
 		   const struct belfry_vgpu *table, void *to, size_t room);
-/* Likewise, one of another kind than a decision. */
+/* Writes an entry of another kind than a decision. */
 size_t record_make_other(enum record_kind kind, uint64_t at_ns, const void *what, size_t bytes, void *to,
 			 size_t room);
-/* Whether bytes from outside are an entry, all of it. */
+/* Checks untrusted bytes: whether they are exactly one valid entry. */
 int record_check(const void *bytes, size_t size, struct bf_error *err);
-const void *record_ctx(const struct record_entry *entry); /* or what the kind says */
+const void *record_ctx(const struct record_entry *entry); /* or the struct of its kind */
 const struct belfry_vgpu *record_table(const struct record_entry *entry);
-/* The vGPU that a decision introduces. False: it introduces none, or by a name that cannot be shown to people: a policy may
- * have written there, and the file be from anywhere. */
+/* The vGPU that a decision introduces. False: it introduces none, or its name is not printable: a policy may
+ * have overwritten it, and the file is untrusted. */
 bool record_introduces(const struct record_entry *entry, uint64_t *id, char name[BELFRY_NAME_SIZE]);
 
 struct record_setup record_setup_of(const struct sched_options *options);
@@ -106,13 +110,14 @@ struct sched_share record_sched_share(const struct record_share *share);
 
 int record_write_header(FILE *to, struct bf_error *err);
 int record_read_header(FILE *from, struct bf_error *err);
-/* The next entry, in a buffer of RECORD_ENTRY_MAX: enum record_got; -errno: it is not one, or cannot be read. A recorder that
- * was killed leaves half an entry behind: what comes before is good. */
+/* Reads the next entry into a buffer of RECORD_ENTRY_MAX. Returns enum record_got, or -errno if the entry is
+ * invalid or cannot be read. A recorder that was killed leaves a partial last entry; the entries before it
+ * are valid. */
 enum record_got { RECORD_END, RECORD_ENTRY, RECORD_CUT_OFF };
 int record_read(FILE *from, void *buffer, struct bf_error *err);
 
-/* After a write that failed, of a full disk, say: what is not a whole entry is cut off, so that the record ends well. What
- * the stream has not written yet is dropped. It must be open for reading, too. */
+/* After a failed write, for example on a full disk: truncates the record after the last whole entry and drops
+ * what the stream has buffered. The stream must also be open for reading. */
 struct record_kept {
 	uint64_t decisions, lost;
 };

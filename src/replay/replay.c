@@ -68,7 +68,7 @@ static void compare(struct replay *replay, const struct replay_difference *now)
 		result->differences[result->difference_count++] = *now;
 }
 
-/* Why a policy that did not answer is not asked any more. */
+/* Records why a policy that failed is no longer called. */
 static void note_failure(struct replay *replay)
 {
 	struct policy_info info;
@@ -79,7 +79,7 @@ static void note_failure(struct replay *replay)
 		memcpy(replay->result->why, info.why, sizeof(info.why));
 }
 
-/* Put the question to the policy. True: it proposes something. */
+/* Calls the policy with a recorded question. True: it made a proposal. */
 static bool proposes(struct replay *replay, const struct record_entry *entry, void *ctx, size_t size)
 {
 	enum belfry_hook hook = (enum belfry_hook)entry->hook;
@@ -91,7 +91,7 @@ static bool proposes(struct replay *replay, const struct record_entry *entry, vo
 	memcpy(&head, ctx, sizeof(head));
 	memcpy(policy_table(replay->policy), record_table(entry), entry->count * sizeof(struct belfry_vgpu));
 	rc = policy_call(replay->policy, hook, ctx, size);
-	memcpy(ctx, &head, sizeof(head)); /* whatever was written there */
+	memcpy(ctx, &head, sizeof(head)); /* the policy may have overwritten it */
 	if (rc < 0)
 		note_failure(replay);
 	return rc == BELFRY_PROPOSE;
@@ -144,7 +144,7 @@ static int replay_preempt(struct replay *replay, const struct record_entry *entr
 	return !rc && ctx.stop ? count_stop(replay, IS, id) : rc;
 }
 
-/* As it was before anybody answered. */
+/* Restores the context to its state before the recorded answer. */
 static void forget_answer(enum belfry_hook hook, const struct record_entry *entry, void *ctx)
 {
 	const struct belfry_head *head = ctx;
@@ -174,7 +174,8 @@ static void forget_answer(enum belfry_hook hook, const struct record_entry *entr
 	}
 }
 
-/* Nothing is compared: what came of it is not in the record, but it may keep count. */
+/* The hook is called because the policy may keep state, but nothing is compared: the record does not contain
+ * the result. */
 static int replay_other(struct replay *replay, const struct record_entry *entry)
 {
 	uint64_t ctx[1024 / 8];
@@ -203,7 +204,8 @@ static void note_name(struct replay *replay, const struct record_entry *entry)
 		memcpy(vgpu->name, name, sizeof(vgpu->name));
 }
 
-/* One that holds not all of its table could not be put to any policy, and what a vGPU's own policy said is no question. */
+/* An entry whose table is incomplete cannot be put to a policy, and the answer of a vGPU's own policy is not
+ * compared. */
 static bool is_question(const struct record_entry *entry)
 {
 	struct belfry_head head;
@@ -242,7 +244,7 @@ static int replay_all(struct replay *replay, FILE *record, void *buffer, struct 
 			return rc < 0 ? rc : 0;
 		rc = replay_entry(replay, buffer);
 	}
-	return rc == -ENOMEM ? bf_fail(err, ENOMEM, "no memory for all vGPUs of the record") : rc;
+	return rc == -ENOMEM ? bf_fail(err, ENOMEM, "not enough memory for the vGPUs of the record") : rc;
 }
 
 int replay_run(FILE *record, struct policy *policy, size_t most, struct replay_result *result,
@@ -254,8 +256,9 @@ int replay_run(FILE *record, struct policy *policy, size_t most, struct replay_r
 
 	*result = (struct replay_result){ .entries = 0 };
 	result->differences = calloc(most ? most : 1, sizeof(*result->differences));
-	rc = buffer && result->differences ? replay_all(&replay, record, buffer, err)
-					   : bf_fail(err, ENOMEM, "no memory for %zu differences", most);
+	rc = buffer && result->differences
+		     ? replay_all(&replay, record, buffer, err)
+		     : bf_fail(err, ENOMEM, "not enough memory for %zu differences", most);
 	free(buffer);
 	if (rc)
 		replay_free(result);

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* About what an H200 does (docs/measurements.md). */
+#include "base/number.h"
+
+/* Approximately an H200 (docs/measurements.md). */
 const struct sim_manners sim_nvidia = {
 	.switch_ns = 200000,
 	.stop_ns = 700000,
@@ -17,7 +19,7 @@ const struct sim_manners sim_nvidia = {
 	.timeslice_us = 2048,
 };
 
-/* The software GPU has no contexts to load, and its meter is the GPU server's. */
+/* The software GPU has no contexts to load, and the GPU server meters it. */
 const struct sim_manners sim_soft = {
 	.switch_ns = 20000,
 	.stop_ns = 200000,
@@ -49,7 +51,7 @@ static uint64_t within(struct sim *sim, uint64_t most)
 	return sim_between(&sim->seed, 1, most);
 }
 
-/* The first is kept: what comes after may follow from it. */
+/* Only the first error is kept, because later ones may follow from it. */
 static void __attribute__((format(printf, 2, 3))) note_wrong(struct sim *sim, const char *format, ...)
 {
 	va_list args;
@@ -127,7 +129,7 @@ static void pass_on(struct sim_vgpu *v)
 
 	v->is_open = true;
 	v->passed = v->count;
-	v->knows_running |= v->passed > 0; /* it knew that this waited, or will hear of it */
+	v->knows_running |= v->passed > 0; /* sched knew that this work waited, or will be told */
 	if (v->is_halted && v->resumed_ns == SCHED_NEVER)
 		v->resumed_ns = sim->now_ns + sim->manners.resume_ns;
 }
@@ -145,26 +147,27 @@ static void carry_out(struct sim *sim, const struct sched_order *order)
 {
 	struct sim_vgpu *v = sched_owner(order->vgpu);
 
-	must(sim, v->vgpu == order->vgpu, "an order for another");
-	must(sim, !v->is_benched || order->kind == SCHED_SLICE, "an order for one that is held");
+	must(sim, v->vgpu == order->vgpu, "an order for another vGPU");
+	must(sim, !v->is_benched || order->kind == SCHED_SLICE, "an order for a vGPU that is held back");
 	switch (order->kind) {
 	case SCHED_OPEN:
-		must(sim, !v->is_open && v->is_present, "an open gate is opened, or one without programs");
-		must(sim, v->stopped_ns == SCHED_NEVER, "one that is being stopped is let in");
+		must(sim, !v->is_open && v->is_present,
+		     "an open order for an open gate, or without programs");
+		must(sim, v->stopped_ns == SCHED_NEVER, "an open order during a stop");
 		pass_on(v);
 		break;
 	case SCHED_CLOSE:
-		must(sim, v->is_open, "a closed gate is closed");
+		must(sim, v->is_open, "a close order for a closed gate");
 		v->is_open = false;
 		v->closes++;
 		break;
 	case SCHED_STOP:
-		must(sim, !v->is_open && v->knows_running, "one is stopped that is let in, or has no work");
-		must(sim, v->stopped_ns == SCHED_NEVER, "one that is being stopped is stopped");
+		must(sim, !v->is_open && v->knows_running, "a stop order with an open gate or without work");
+		must(sim, v->stopped_ns == SCHED_NEVER, "a stop order during a stop");
 		stop(v);
 		break;
 	case SCHED_SLICE:
-		must(sim, v->is_present, "turns for one without programs");
+		must(sim, v->is_present, "a slice order without programs");
 		v->slices++;
 		v->timeslice_us = order->timeslice_us ? order->timeslice_us : sim->manners.timeslice_us;
 		v->interleave = order->interleave;
@@ -179,7 +182,7 @@ static void ask(struct sim *sim)
 
 	while (!sim->wrong[0] && sched_next(sim->sched, sim->now_ns, &order)) {
 		carry_out(sim, &order);
-		must(sim, ++orders <= 8 * ((size_t)sim->count + 1), "orders without end");
+		must(sim, ++orders <= 8 * ((size_t)sim->count + 1), "too many orders");
 	}
 	if (orders > sim->most_orders)
 		sim->most_orders = orders;
@@ -354,11 +357,6 @@ static void choose_context(struct sim *sim)
 	sim->last_on = next;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static uint64_t gpu_ns(const struct sim *sim)
 {
 	bool is_alone = true;
@@ -369,25 +367,25 @@ static uint64_t gpu_ns(const struct sim *sim)
 	at = (sim->now_ns < sim->switched_ns ? sim->switched_ns : sim->now_ns) + sim->on->kernels[0].left_ns;
 	for (unsigned i = 0; i < sim->count; i++)
 		is_alone &= sim->vgpus[i] == sim->on || !sim_can_run(sim->vgpus[i]);
-	return is_alone ? at : earlier(at, sim->turn_ends_ns > sim->now_ns ? sim->turn_ends_ns : sim->now_ns);
+	return is_alone ? at : bf_min(at, sim->turn_ends_ns > sim->now_ns ? sim->turn_ends_ns : sim->now_ns);
 }
 
 static uint64_t next_event_ns(const struct sim *sim, uint64_t until)
 {
-	uint64_t at = earlier(until, earlier(sim->wake_ns, earlier(gpu_ns(sim), sim->tell_used_ns)));
+	uint64_t at = bf_min(until, bf_min(sim->wake_ns, bf_min(gpu_ns(sim), sim->tell_used_ns)));
 
 	for (unsigned i = 0; i < sim->count; i++) {
 		const struct sim_vgpu *v = sim->vgpus[i];
 
-		at = earlier(at, earlier(v->halt_ns, earlier(v->stopped_ns, v->resumed_ns)));
-		at = earlier(at, earlier(v->tell_waits_ns, earlier(v->tell_runs_ns, v->tell_done_ns)));
+		at = bf_min(at, bf_min(v->halt_ns, bf_min(v->stopped_ns, v->resumed_ns)));
+		at = bf_min(at, bf_min(v->tell_waits_ns, bf_min(v->tell_runs_ns, v->tell_done_ns)));
 		for (unsigned hand = 0; hand < v->hands; hand++)
-			at = earlier(at, v->submit_ns[hand]);
+			at = bf_min(at, v->submit_ns[hand]);
 	}
 	return at > sim->now_ns ? at : sim->now_ns;
 }
 
-/* The GPU has been at it until `to`. */
+/* Accounts for the GPU's work until `to`. */
 static void run_gpu(struct sim *sim, uint64_t to)
 {
 	uint64_t from = sim->switched_ns > sim->now_ns ? sim->switched_ns : sim->now_ns;
@@ -404,7 +402,7 @@ static void run_gpu(struct sim *sim, uint64_t to)
 	sim->ran_ns += to - from;
 }
 
-/* In the order in which it came about: what waited, then what ran, then that nothing does. */
+/* Tells sched in the order of the events: work waits, work runs, work is done. */
 static bool tell(struct sim_vgpu *v)
 {
 	struct sim *sim = v->sim;
@@ -472,7 +470,7 @@ static void tell_used(struct sim *sim)
 	}
 }
 
-/* What has come about by now. True: sched has heard of something. */
+/* Carries out all events that are due. True: sched was told of one. */
 static bool happen(struct sim *sim)
 {
 	bool is_news = false;

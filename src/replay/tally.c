@@ -17,7 +17,7 @@ void tally_add(struct tally *tally, uint64_t ns)
 	tally->count++;
 }
 
-/* The middle of what a slot stands for. */
+/* The middle of a slot's range. */
 static uint64_t time_of(unsigned doubling, uint64_t step)
 {
 	if (!doubling)

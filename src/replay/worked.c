@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A record may speak of any number of vGPUs: they are found by their ids in a tree. */
+/* A record may contain any number of vGPUs, so they are kept in a search tree by id. */
 struct seen {
-	uint64_t id, gpu_ns; /* gpu_ns: counted when it was met */
+	uint64_t id, gpu_ns; /* gpu_ns: at its first entry */
 	bool has_worked;
 };
 
@@ -37,7 +37,7 @@ static struct seen *meet(void **tree, const struct record_work *work, size_t *co
 	return seen;
 }
 
-/* That it came or was done may be lost: then what it used tells. */
+/* The entries of a burst may be lost; its GPU time shows it too. */
 static bool is_work(const struct record_work *work, const struct seen *seen)
 {
 	return work->what == RECORD_CAME || work->what == RECORD_DONE || work->gpu_ns > seen->gpu_ns;
@@ -53,7 +53,7 @@ static int take(struct worked *worked, void **tree, const struct record_entry *e
 	memcpy(&work, record_ctx(entry), sizeof(work));
 	seen = meet(tree, &work, &worked->idle_count);
 	if (!seen)
-		return bf_fail(err, ENOMEM, "no memory for all vGPUs of the record");
+		return bf_fail(err, ENOMEM, "not enough memory for the vGPUs of the record");
 	if (seen->has_worked || !is_work(&work, seen))
 		return 0;
 	if (worked->count == BELFRY_VGPUS_MAX)

@@ -1,4 +1,5 @@
-/* Who had work in a record: of hundreds of vGPUs most may have had none, and need not be played. */
+/* Finds the vGPUs that had work in a record. Of hundreds of vGPUs most may have had none, and need not be
+ * played. */
 #ifndef BELFRY_REPLAY_WORKED_H
 #define BELFRY_REPLAY_WORKED_H
 
@@ -7,10 +8,11 @@
 struct worked {
 	uint64_t ids[BELFRY_VGPUS_MAX];
 	unsigned count;
-	size_t idle_count; /* others that the record speaks of */
+	size_t idle_count; /* other vGPUs in the record */
 };
 
-/* From where the record is, in a buffer of RECORD_ENTRY_MAX. -E2BIG: they are more than can be played. */
+/* Reads from the record's current position, with a buffer of RECORD_ENTRY_MAX. -E2BIG: more vGPUs than can be
+ * played. */
 int worked_read(FILE *record, void *buffer, struct worked *worked, struct bf_error *err);
 bool worked_has(const struct worked *worked, uint64_t id);
 

@@ -4,41 +4,42 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "replay/worked.h"
 
-static const uint64_t least_gpu_ns = 10000;    /* of a burst: measured too seldom to be believed */
-static const uint64_t least_kernel_ns = 50000; /* shorter ones are taken together */
+static const uint64_t least_gpu_ns = 10000;    /* of a burst: less is below the resolution of the meter */
+static const uint64_t least_kernel_ns = 50000; /* shorter kernels are merged */
 static const uint64_t most_kernel_ns = 100000000;
 static const double least_busy = 0.05;
-static const uint32_t usual_ppm = 500000; /* of what bursts take longer than their GPU time */
+static const uint32_t usual_ppm = 500000; /* percentile of the time that bursts take beyond their GPU time */
 
-/* What is known of a vGPU on the way. Times are counted from the beginning. */
+/* The state of a vGPU while the record is read. Times count from the beginning of the record. */
 struct progress {
 	bool has_counts, is_here, has_work;
-	uint64_t done_at_ns;		/* when the last burst was said to be done */
-	struct record_work first, last; /* what was counted */
-	uint64_t idle_ns;		/* since when it has nothing to do */
-	uint64_t came_ns;		/* since when it has */
-	uint64_t submitted;		/* by then */
-	uint64_t held_ns;		/* let in, and not yet put down to a burst */
-	size_t unsettled;		/* the first step that its GPU time is not all known of */
-	uint64_t read_gpu_ns, read_held_ns, read_alone_ns; /* by when that was last known */
-	uint64_t over_ns; /* since then: let in, with all done, until that was noticed */
+	uint64_t done_at_ns;		/* when the last burst was reported as done */
+	struct record_work first, last; /* first and last counters */
+	uint64_t idle_ns;		/* since when it has had no work */
+	uint64_t came_ns;		/* since when it has had work */
+	uint64_t submitted;		/* submissions at came_ns */
+	uint64_t held_ns;		/* time let in that is not yet assigned to a burst */
+	size_t unsettled;		/* the first step whose GPU time is not completely known */
+	uint64_t read_gpu_ns, read_held_ns, read_alone_ns; /* counters at the last reading */
+	uint64_t over_ns; /* since then: time let in after the work was done, until that was noticed */
 	uint64_t alone_gpu_ns, alone_held_ns;
-	uint64_t longest_ns; /* burst that ended */
+	uint64_t longest_ns; /* the longest finished burst */
 	uint64_t late;
-	uint64_t pieces;	 /* of all bursts that ended */
-	struct tally took, rest; /* rest: how long they were let in, without their GPU time */
+	uint64_t pieces;	 /* of all finished bursts */
+	struct tally took, rest; /* rest: time let in minus GPU time */
 };
 
 struct reader {
 	struct workload *to;
-	struct progress *progress; /* of each of its vGPUs; NULL: there is none yet */
+	struct progress *progress; /* of each vGPU of `to`; NULL: there is none yet */
 	uint64_t begin_ns;
 	bool has_begun;
 	size_t steps, change_room;
-	struct worked worked; /* for whom there are vGPUs */
-	double busy;	      /* of the time that anybody was let in, so much the GPU was used: 0 to 1 */
+	struct worked worked; /* the vGPUs to read */
+	double busy;	      /* part of the time with a vGPU let in that the GPU was used: 0 to 1 */
 };
 
 static uint64_t less(uint64_t a, uint64_t b)
@@ -46,14 +47,9 @@ static uint64_t less(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-static uint64_t least_of(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static uint64_t since_begin(const struct reader *reader, uint64_t at_ns)
 {
-	return least_of(less(at_ns, reader->begin_ns), RECORD_LONGEST_NS);
+	return bf_min(less(at_ns, reader->begin_ns), RECORD_LONGEST_NS);
 }
 
 static int find(const struct reader *reader, uint64_t id)
@@ -78,7 +74,7 @@ static int add_step(struct reader *reader, unsigned at, enum workload_kind kind,
 		struct workload_step *steps = realloc(v->steps, room * sizeof(*steps));
 
 		if (!steps) {
-			bf_fail(err, ENOMEM, "no memory for all work of the record");
+			bf_fail(err, ENOMEM, "not enough memory for the work of the record");
 			return -ENOMEM;
 		}
 		v->steps = steps;
@@ -100,7 +96,7 @@ static int add_change(struct reader *reader, const struct workload_change *chang
 		struct workload_change *changes = realloc(to->changes, room * sizeof(*changes));
 
 		if (!changes)
-			return bf_fail(err, ENOMEM, "no memory for all changes of the record");
+			return bf_fail(err, ENOMEM, "not enough memory for the changes of the record");
 		to->changes = changes;
 		reader->change_room = room;
 	}
@@ -138,7 +134,7 @@ static int add_vgpu(struct reader *reader, const struct record_share *share, str
 
 	progress = realloc(reader->progress, (to->vgpu_count + 1) * sizeof(*progress));
 	if (!progress)
-		return bf_fail(err, ENOMEM, "no memory for all vGPUs of the record");
+		return bf_fail(err, ENOMEM, "not enough memory for the vGPUs of the record");
 	reader->progress = progress;
 	memset(&progress[to->vgpu_count], 0, sizeof(*progress));
 	v = &to->vgpus[to->vgpu_count++];
@@ -165,33 +161,34 @@ static int take_share(struct reader *reader, const struct record_entry *entry, s
 	return add_change(reader, &change, err);
 }
 
-/* GPU time is read now and then, bursts may be many in between: each has its part of it, by how long it was let in. */
+/* GPU time is read at intervals with possibly many bursts. It is divided among them by the time that each was
+ * let in. */
 static void settle(const struct reader *reader, struct workload_vgpu *v, struct progress *p,
 		   const struct record_work *work)
 {
-	uint64_t gpu = least_of(less(work->gpu_ns, p->read_gpu_ns), RECORD_LONGEST_NS);
+	uint64_t gpu = bf_min(less(work->gpu_ns, p->read_gpu_ns), RECORD_LONGEST_NS);
 	uint64_t held = less(work->held_ns, p->read_held_ns), alone = less(work->alone_ns, p->read_alone_ns);
 	double all = 0;
 
-	/* What is measured is known when it was read, and up to then. */
+	/* A measured GPU time is valid at the time of its reading. */
 	if (!gpu || (reader->to->options.is_measured && work->what != RECORD_READ))
 		return;
-	if (!reader->to->options.is_measured) /* it goes by the clock, until the end is noticed */
+	if (!reader->to->options.is_measured) /* counted by the clock, until the end is noticed */
 		gpu = less(gpu, p->over_ns);
 	if (p->unsettled && p->unsettled == v->count)
-		p->unsettled--; /* the end of the last */
+		p->unsettled--; /* the last burst's end is included */
 	for (size_t i = p->unsettled; i < v->count; i++)
 		all += (double)(v->steps[i].held_ns - v->steps[i].settled_ns);
 	for (size_t i = p->unsettled; i < v->count; i++) {
 		struct workload_step *step = &v->steps[i];
 		double part = all > 0 ? (double)(step->held_ns - step->settled_ns) / all : i + 1 == v->count;
 
-		step->gpu_ns = least_of(step->gpu_ns + (uint64_t)((double)gpu * part), RECORD_LONGEST_NS);
+		step->gpu_ns = bf_min(step->gpu_ns + (uint64_t)((double)gpu * part), RECORD_LONGEST_NS);
 		step->settled_ns = step->held_ns;
 	}
 	p->unsettled = v->count && p->has_work ? v->count - 1 : v->count;
 	if (held && alone >= held / 20 * 19) {
-		p->alone_gpu_ns += least_of(gpu, held);
+		p->alone_gpu_ns += bf_min(gpu, held);
 		p->alone_held_ns += less(held, p->over_ns);
 	}
 	p->over_ns = 0;
@@ -212,11 +209,11 @@ static int begin_burst(struct reader *reader, unsigned at, const struct record_w
 		p->idle_ns = came;
 		rc = add_step(reader, at, WORKLOAD_HERE, came, err);
 	}
-	if (at_ns > p->done_at_ns) /* and not one of several that were told at once */
+	if (at_ns > p->done_at_ns) /* not one of several reported together */
 		p->held_ns = 0;
 	p->came_ns = came;
 	p->submitted = work->submitted;
-	if (!rc && !p->has_work) { /* or how that ended was lost */
+	if (!rc && !p->has_work) { /* a lost end is the exception */
 		rc = add_step(reader, at, WORKLOAD_BURST, less(came, p->idle_ns), err);
 		p->has_work = !rc;
 	}
@@ -232,11 +229,11 @@ static void end_burst(struct workload_vgpu *v, struct progress *p, const struct 
 	p->has_work = false;
 	p->idle_ns = end_ns;
 	if (!v->steps)
-		return; /* it never had any */
+		return; /* it had no work before */
 	step = &v->steps[v->count - 1];
 	step->took_ns = less(end_ns, p->came_ns);
-	step->pieces = (uint32_t)least_of(less(work->submitted, p->submitted), UINT32_MAX);
-	held = least_of(p->held_ns, step->took_ns); /* what is left is the next one's, of several at once */
+	step->pieces = (uint32_t)bf_min(less(work->submitted, p->submitted), UINT32_MAX);
+	held = bf_min(p->held_ns, step->took_ns); /* the rest belongs to the next burst */
 	step->held_ns += held;
 	p->held_ns -= held;
 }
@@ -278,7 +275,7 @@ static int take_done(struct reader *reader, unsigned at, const struct record_wor
 	if (rc)
 		return rc;
 	p->done_at_ns = at_ns;
-	over = least_of(less(at_ns, since_begin(reader, work->end_ns)), p->held_ns);
+	over = bf_min(less(at_ns, since_begin(reader, work->end_ns)), p->held_ns);
 	p->over_ns += over;
 	p->held_ns -= over;
 	end_burst(v, p, work, since_begin(reader, work->end_ns));
@@ -295,7 +292,7 @@ static void count(struct workload_vgpu *v, struct progress *p, const struct reco
 		p->read_alone_ns = work->alone_ns;
 	}
 	if (p->has_counts)
-		p->held_ns += least_of(less(work->held_ns, p->last.held_ns), RECORD_LONGEST_NS);
+		p->held_ns += bf_min(less(work->held_ns, p->last.held_ns), RECORD_LONGEST_NS);
 	p->has_counts = true;
 	p->last = *work;
 	if (p->has_work && work->what != RECORD_DONE) {
@@ -314,7 +311,7 @@ static int take_work(struct reader *reader, const struct record_entry *entry, st
 	memcpy(&work, record_ctx(entry), sizeof(work));
 	at = find(reader, work.id);
 	if (at < 0 || !reader->progress)
-		return 0; /* who that was is lost */
+		return 0; /* the entry that introduced this vGPU is lost */
 	change.vgpu = (unsigned)at;
 	count(&reader->to->vgpus[at], &reader->progress[at], &work);
 	switch (work.what) {
@@ -347,7 +344,7 @@ static int take_entry(struct reader *reader, const struct record_entry *entry, s
 	if (!reader->has_begun)
 		return 0;
 	if (less(entry->at_ns, reader->begin_ns) > RECORD_LONGEST_NS)
-		return bf_fail(err, E2BIG, "a record of more than a day");
+		return bf_fail(err, E2BIG, "the record is longer than a day");
 	if (since_begin(reader, entry->at_ns) > reader->to->ns)
 		reader->to->ns = since_begin(reader, entry->at_ns);
 	if (entry->kind == RECORD_SHARE)
@@ -355,8 +352,8 @@ static int take_entry(struct reader *reader, const struct record_entry *entry, s
 	return entry->kind == RECORD_WORK ? take_work(reader, entry, err) : 0;
 }
 
-/* A burst that the end of the record cut off. If it had lasted longer than any other it has no end that is known: a
- * training, say. Otherwise it is one of many, and left out. */
+/* Handles a burst that the end of the record cut off. If it lasted longer than any other burst, its end is
+ * unknown (a training, for example). Otherwise it is one of many, and left out. */
 static void finish_last(const struct reader *reader, struct workload_vgpu *v, struct progress *p)
 {
 	struct workload_step *last;
@@ -370,7 +367,7 @@ static void finish_last(const struct reader *reader, struct workload_vgpu *v, st
 	if (age > p->longest_ns && age >= reader->to->options.round_ns) {
 		v->kernel_ns = last->gpu_ns / (last->pieces ? last->pieces : 1);
 		v->kernel_ns = v->kernel_ns < least_kernel_ns ? least_kernel_ns
-							      : least_of(v->kernel_ns, most_kernel_ns);
+							      : bf_min(v->kernel_ns, most_kernel_ns);
 		last->gpu_ns = WORKLOAD_ENDLESS;
 		return;
 	}
@@ -378,7 +375,7 @@ static void finish_last(const struct reader *reader, struct workload_vgpu *v, st
 	v->count--;
 }
 
-/* Programs that were there to the end would have gone on: as they had before. */
+/* Programs that were present to the end would have continued: repeat their steps. */
 static void find_again(struct workload_vgpu *v)
 {
 	size_t first = v->count;
@@ -392,10 +389,10 @@ static void finish_step(struct workload_step *step, struct progress *p)
 {
 	if (step->kind != WORKLOAD_BURST || step->gpu_ns == WORKLOAD_ENDLESS)
 		return;
-	step->gpu_ns = least_of(step->gpu_ns, step->took_ns);
+	step->gpu_ns = bf_min(step->gpu_ns, step->took_ns);
 	tally_add(&p->rest, less(step->held_ns, step->gpu_ns));
 	step->gpu_ns = step->gpu_ns > least_gpu_ns ? step->gpu_ns : least_gpu_ns;
-	step->pieces = (uint32_t)least_of(step->pieces, step->gpu_ns / least_kernel_ns);
+	step->pieces = (uint32_t)bf_min(step->pieces, step->gpu_ns / least_kernel_ns);
 	step->pieces = step->pieces ? step->pieces : 1;
 	p->pieces += step->pieces;
 }
@@ -416,8 +413,8 @@ static double busy_of_all(const struct reader *reader)
 
 		if (!p->has_counts)
 			continue;
-		gpu += least_of(less(p->last.gpu_ns, p->first.gpu_ns), RECORD_LONGEST_NS);
-		first = least_of(first, p->first.anybody_ns);
+		gpu += bf_min(less(p->last.gpu_ns, p->first.gpu_ns), RECORD_LONGEST_NS);
+		first = bf_min(first, p->first.anybody_ns);
 		last = p->last.anybody_ns > last ? p->last.anybody_ns : last;
 	}
 	return busy_of(gpu, less(last, first));
@@ -464,14 +461,14 @@ static int read_all(struct reader *reader, FILE *record, void *buffer, struct bf
 	if (rc < 0)
 		return rc;
 	if (!reader->has_begun)
-		return bf_fail(err, ENODATA, "the record says nothing of the work that there was");
+		return bf_fail(err, ENODATA, "the record contains no work");
 	reader->busy = busy_of_all(reader);
 	for (unsigned i = 0; reader->progress && i < reader->to->vgpu_count; i++)
 		finish(reader, i);
 	return 0;
 }
 
-/* Who had work is known only at its end. */
+/* The first pass finds the vGPUs that had work, which are known only at the end of the record. */
 static int read_twice(struct reader *reader, FILE *record, void *buffer, struct bf_error *err)
 {
 	int rc;
@@ -496,7 +493,7 @@ int workload_read(FILE *record, struct workload *workload, struct bf_error *err)
 	if (buffer && workload->vgpus)
 		rc = read_twice(&reader, record, buffer, err);
 	else
-		bf_fail(err, ENOMEM, "no memory for the work of the record");
+		bf_fail(err, ENOMEM, "not enough memory for the work of the record");
 	free(reader.progress);
 	free(buffer);
 	if (rc)

@@ -175,7 +175,7 @@ status 0 "$belfry" policy replay "$work/cut_off" --with built-in
 says 'the last entry is cut off: what comes before is used' "a record that is cut off"
 { printf 'BELFRYR1'; head -c 100 /dev/zero; } >"$work/older"
 status 1 "$belfry" policy replay "$work/older" --with built-in
-says 'a record of another release' "an older record"
+says 'the record is from another release' "an older record"
 
 timeout 20 "$belfry" policy record -o "$work/interrupted" >"$work/out" 2>&1 &
 recorder=$!

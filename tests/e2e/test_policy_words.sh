@@ -280,10 +280,10 @@ status 1 "$belfry" policy replay no_header --with fair
 says 'no_header: not a record of decisions' "a record without its header"
 { head -c 16 some; head -c 200 /dev/zero | tr '\0' x; } >noise
 status 1 "$belfry" policy replay noise --with fair
-says 'noise: not an entry of a record' "noise in a record"
+says 'noise: invalid record entry' "noise in a record"
 { printf 'BELFRYR1'; head -c 100 /dev/zero; } >older
 status 1 "$belfry" policy replay older --with fair
-says 'older: a record of another release' "an older record"
+says 'older: the record is from another release' "an older record"
 
 # What is refused is shown, and that there is more only where there is.
 status 1 "$belfry" policy load "$objects/unverified.bpf.o" --soft name=one

@@ -192,7 +192,7 @@ static void what_is_no_entry_is_refused(void **state)
 	*entry = good;
 	entry->ctx_bytes = UINT32_MAX - 7;
 	assert_int_equal(record_check(entry, good.bytes, &err), -EBADMSG);
-	assert_string_equal(err.text, "not an entry of a record: a context of 4294967288 bytes");
+	assert_string_equal(err.text, "invalid record entry: a context of 4294967288 bytes");
 	*entry = good;
 	entry->hook = BELFRY_HOOKS;
 	assert_int_equal(record_check(entry, good.bytes, &err), -EBADMSG);
@@ -383,8 +383,7 @@ static void a_record_without_its_header_or_another_s_is_refused(void **state)
 	assert_int_equal(fwrite(&header, sizeof(header), 1, other), 1);
 	rewind(other);
 	assert_int_equal(replay_run(other, NULL, 1, &result, &err), -EPROTONOSUPPORT);
-	assert_string_equal(err.text,
-			    "a record of another release of Belfry: it cannot be read; make it again");
+	assert_string_equal(err.text, "the record is from another release of Belfry; record again");
 	memcpy(header.magic, RECORD_MAGIC, sizeof(header.magic));
 	rewind(other);
 	assert_int_equal(fwrite(&header, sizeof(header), 1, other), 1);
