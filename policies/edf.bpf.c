@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* edf: earliest deadline first. Whoever begins to wait gets a deadline: its objective from now, or, where it has none, a
- * round from now plus what it is ahead of the others by its share. Whoever's is the earliest is next, and takes the token
- * away from a holder whose deadline is clearly later. Meets every objective that can be met, as long as there is time for
- * all of them.
+/* edf: earliest deadline first. A vGPU that begins to wait gets a deadline: now plus its objective. Without
+ * an objective, it is now plus a round plus the time by which the vGPU is ahead of its share. The vGPU with
+ * the earliest deadline is next, and it preempts a holder whose deadline is clearly later. All objectives are
+ * met as long as the GPU has time for all of them.
  *
- * Wrong for: more work than there is time for. Then everybody is late, and those with short objectives push the others
- * back to what was promised to them. And for shares that must be exact: they only break ties here.
+ * Wrong for: an overloaded GPU. Then all vGPUs are late, and those with short objectives push the others back
+ * to their requests. Also wrong for exact shares, which only break ties here.
  */
 #include "belfry/policy.h"
 
-const volatile __u32 factor_ppm = 1000000; /* of an objective; less leaves time for the submission itself */
+const volatile __u32 factor_ppm = 1000000; /* part of an objective; less leaves time for the work itself */
 const volatile __u64 margin_ns =
-	1000000; /* an earlier deadline is worth a hand-over, which takes about 1 ms */
+	1000000; /* a deadline must be earlier by this; a hand-over takes about 1 ms */
 
 struct search {
 	__u32 choice;

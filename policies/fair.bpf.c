@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* fair: everybody gets the GPU in the ratio of their requests, and a latency vGPU goes first until it has had what was
- * promised to it. The same as what is built in, decision for decision (tests/unit/policy_fair.c): a place to start from, and a
- * way to see what asking a policy costs.
+/* fair: GPU time in the ratio of the requests. A latency vGPU goes first until it has received its request.
+ * Each decision is that of the built-in policy (tests/unit/policy_fair.c), so this is a starting point for a
+ * policy of one's own, and shows what calling a policy costs.
  *
- * Wrong for: anything that the built-in policy is wrong for. It neither knows deadlines nor looks at objectives.
+ * Wrong for: the same loads as the built-in policy. It ignores deadlines and objectives.
  */
 #include "belfry/policy.h"
 
@@ -15,7 +15,7 @@ int fair_pick(struct belfry_pick *ctx)
 	if (choice == BELFRY_NOBODY)
 		return BELFRY_DEFAULT;
 	ctx->choice = choice;
-	ctx->slice_ns = 0; /* its part of a round, which changes with who comes and goes */
+	ctx->slice_ns = 0; /* its part of a round, which depends on the vGPUs with work */
 	return BELFRY_PROPOSE;
 }
 
@@ -30,4 +30,4 @@ int fair_preempt(struct belfry_preempt *ctx)
 	return BELFRY_PROPOSE;
 }
 
-BELFRY_POLICY("fair", "time in the ratio of requests; latency first until it has had its own");
+BELFRY_POLICY("fair", "time in the ratio of requests; latency first until it has received its request");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* gpreempt: two classes, fixed figures. A latency vGPU takes the token away at once, and its turns on the hardware are long
- * and come often; a throughput vGPU's are short, so that it is off soon. Nothing is learned or adapted: what it does today
- * it does tomorrow.
+/* gpreempt: two classes with fixed parameters. A latency vGPU preempts at once, and has long hardware
+ * timeslices at a high interleave level. A throughput vGPU has short timeslices, so that it leaves the
+ * hardware soon. Nothing is learned or adapted.
  *
- * Wrong for: objectives, which it does not look at; and where the figures do not suit the programs. A throughput turn
- * shorter than about ten context switches (2 ms) costs throughput whenever a latency vGPU is on.
+ * Wrong for: objectives, which it ignores, and programs that the parameters do not suit. A throughput
+ * timeslice shorter than about ten context switches (2 ms) costs throughput whenever a latency vGPU runs.
  */
 #include "belfry/policy.h"
 
@@ -68,4 +68,4 @@ int gpreempt_tick(struct belfry_tick *ctx)
 	return BELFRY_PROPOSE;
 }
 
-BELFRY_POLICY("gpreempt", "fixed slices and turns for each class; latency preempts at once");
+BELFRY_POLICY("gpreempt", "fixed slices and timeslices for each class; latency preempts at once");

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* latency_first: a latency vGPU never waits for a throughput one. Latency vGPUs go first, the one with the least time left
- * to its deadline before the others, and take the token away at once; throughput vGPUs share what is left in the ratio of
- * their requests, in short slices while there are latency vGPUs, so that a hand-over is never far.
+/* latency_first: a latency vGPU never waits for a throughput vGPU. Latency vGPUs go first, in the order of
+ * the time left to their deadlines, and preempt at once. Throughput vGPUs share the rest in the ratio of
+ * their requests. While there are latency vGPUs, their slices are short, so that a hand-over comes soon.
  *
- * Wrong for: latency vGPUs that are always busy. They leave the others no more than was promised to them. And for
- * throughput alone beside many bursts: short slices mean many hand-overs, about 1 ms each.
+ * Wrong for: latency vGPUs that are always busy, which leave the others only their requests. Also wrong for
+ * throughput beside many bursts: short slices mean many hand-overs, about 1 ms each.
  */
 #include <stdbool.h>
 
 #include "belfry/policy.h"
 
-const volatile __u64 short_slice_ns = 5000000; /* of a throughput vGPU, while there are latency ones */
-const volatile __u64 default_ns = 10000000; /* the deadline of those without an objective, since they want */
+const volatile __u64 short_slice_ns = 5000000; /* for throughput vGPUs, while there are latency vGPUs */
+const volatile __u64 default_ns = 10000000;    /* deadline after wants_since_ns, without an objective */
 
 struct search {
 	__u64 now_ns;
 	__u32 choice, class;
-	__s64 key; /* time left to the deadline, or pass */
+	__s64 key; /* time left to the deadline, or pass_ns */
 	bool has_latency;
 };
 
-/* Time left; below 0: it is late. */
+/* Time left to the deadline; negative: it is late. */
 static __s64 slack_ns(const struct belfry_vgpu *vgpu, __u64 now_ns)
 {
 	__u64 deadline_ns = vgpu->deadline_ns ? vgpu->deadline_ns : vgpu->wants_since_ns + default_ns;
@@ -79,4 +79,4 @@ int latency_first_preempt(struct belfry_preempt *ctx)
 	return BELFRY_PROPOSE;
 }
 
-BELFRY_POLICY("latency_first", "latency before throughput, always; the least time to its deadline first");
+BELFRY_POLICY("latency_first", "latency before throughput, always; the earliest deadline first");

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* placement: within a domain, programs that compute run beside programs that move memory. Who is next is decided by shares;
- * who runs beside it is whoever's measured use of the SMs and of the memory bus adds up to the least above the whole. Where
- * nothing was measured it is as it would be.
+/* placement: within a domain, compute-bound programs run beside memory-bound programs. Shares decide which
+ * vGPU is next. The vGPU beside it is the one whose measured use of the SMs and of the memory bus exceeds the
+ * whole the least together with it. Without measurements, the built-in policy decides.
  *
- * Wrong for: domains of one, for which it changes nothing; programs whose phases are shorter than what was measured over;
- * and shares among those of one domain: the partner is chosen by fit, not by how far behind it is.
+ * Wrong for: domains of one vGPU, for which it changes nothing; programs whose phases are shorter than the
+ * measuring interval; shares within one domain, because the partner is chosen by its use, not by how far
+ * behind it is.
  */
 #include "belfry/policy.h"
 
-const volatile __u32 over_most_ppm = 300000; /* worse than this together: nobody in particular beside it */
+const volatile __u32 over_most_ppm = 300000; /* if the best pair exceeds the whole by more, propose none */
 
 struct search {
 	__u32 choice, beside;
-	__u32 domain, sm_ppm, mem_ppm; /* of the choice */
+	__u32 domain, sm_ppm, mem_ppm; /* of the picked vGPU */
 	__u32 over_ppm;
 };
 
@@ -58,4 +59,4 @@ int placement_pick(struct belfry_pick *ctx)
 	return BELFRY_PROPOSE;
 }
 
-BELFRY_POLICY("placement", "within a domain, those who compute beside those who move memory");
+BELFRY_POLICY("placement", "within a domain, compute-bound beside memory-bound programs");

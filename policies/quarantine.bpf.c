@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* quarantine: a vGPU whose programs come to grief on the GPU again and again is given no new context for a while. Ending a
- * context after a fault costs everybody who shares the GPU some milliseconds; a program that is restarted in a loop and
- * fails each time costs them that for ever.
+/* quarantine: a vGPU whose programs cause repeated GPU faults gets no new context for a while. Ending a
+ * context after a fault costs every vGPU of the GPU some milliseconds. A program that is restarted in a loop
+ * and fails each time repeats that cost.
  *
- * Wrong for: vGPUs of many users, where one's bug keeps the others out; work that is expected to fail, like tests.
+ * Wrong for: vGPUs with many users, where one user's bug locks the others out; work that is expected to fail,
+ * such as tests.
  */
 #include "belfry/policy.h"
 
-const volatile __u32 faults_most = 3;		 /* so many faults */
-const volatile __u64 within_ns = 10000000000ull; /* in this time */
-const volatile __u64 out_ns = 30000000000ull;	 /* and it stays out for this */
+const volatile __u32 faults_most = 3;		 /* this many faults */
+const volatile __u64 within_ns = 10000000000ull; /* in this time lock the vGPU out */
+const volatile __u64 out_ns = 30000000000ull;	 /* for this time */
 
 struct history {
-	__u64 since_ns, until_ns; /* of the first fault that counts; of being out */
+	__u64 since_ns, until_ns; /* time of the first counted fault; end of the lockout */
 	__u32 faults, refused;
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
-	__type(key, __u64); /* id of a vGPU */
+	__type(key, __u64); /* vGPU id */
 	__type(value, struct history);
 } vgpus SEC(".maps");
 

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* quota_guard: a program that would run out of memory in the middle fails at its start instead. Of each vGPU it learns how
- * much one program usually comes to need; a new program beside others is refused its first allocation where that would
- * not fit into what is left. With make_room, a vGPU that needs more gets it from the one with the most unused memory.
+/* quota_guard: a program that would run out of memory later fails at its start instead. The policy learns for
+ * each vGPU how much memory one program usually needs. It refuses the first allocation of a new program
+ * beside others if that much does not fit. With make_room, a vGPU that needs more memory gets it from the
+ * vGPU with the most unused memory.
  *
- * What a program has is not told, only what it asks for and what its vGPU uses: the lesser of the two is taken, which is too
- * much for a program that frees and asks again. A program with its vGPU to itself is never refused.
+ * The hooks do not say how much memory a program has, only what it requests and what its vGPU uses. The
+ * lesser of the two is taken, which is too much for a program that frees and allocates again. A program that
+ * is alone in its vGPU is never refused.
  *
- * Wrong for: vGPUs whose programs differ much in size. The small ones are judged by the largest there ever was; `forget_ppm`
- * lets that fade.
+ * Wrong for: vGPUs whose programs differ much in size. Small programs are judged by the largest one so far;
+ * `forget_ppm` reduces that over time.
  */
 #include "belfry/policy.h"
 
-const volatile __u32 headroom_ppm = 50000; /* on top of what was learned */
-const volatile __u32 forget_ppm = 10000;   /* of what was learned, at each new program */
-const volatile __u32 make_room = 0;	   /* 1: a vGPU may grow at the cost of its owner's others */
+const volatile __u32 headroom_ppm = 50000; /* added to the learned size */
+const volatile __u32 forget_ppm = 10000;   /* deducted from the learned size at each new program */
+const volatile __u32 make_room = 0;	   /* 1: a vGPU may grow at the expense of its owner's other vGPUs */
 
 struct learned {
 	__u64 peak_bytes;	       /* of one program */
-	__u64 used_bytes, limit_bytes; /* of the vGPU, when it last asked */
+	__u64 used_bytes, limit_bytes; /* of the vGPU, at its last allocation */
 	__u64 programs, refused;
 };
 struct {
@@ -35,7 +37,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, struct program);
-	__type(value, __u64); /* bytes asked for */
+	__type(value, __u64); /* bytes requested */
 } asked SEC(".maps");
 
 static struct learned *learned_of(__u64 id)
@@ -78,7 +80,7 @@ int quota_guard_vgpu_exit(struct belfry_vgpu_init *ctx)
 	return BELFRY_PROPOSE;
 }
 
-/* Whether what a new program is expected to need fits beside the others. */
+/* Whether the expected need of a new program fits beside the others. */
 static int judge_new(const struct belfry_mem_alloc *ctx, struct learned *learned)
 {
 	__u64 expected = learned->peak_bytes + learned->peak_bytes / 1000 * headroom_ppm / 1000;
@@ -152,4 +154,4 @@ int quota_guard_mem_pressure(struct belfry_mem_pressure *ctx)
 	return BELFRY_PROPOSE;
 }
 
-BELFRY_POLICY("quota_guard", "programs that would run out of memory in the middle are refused at the start");
+BELFRY_POLICY("quota_guard", "programs that would run out of memory later are refused at the start");

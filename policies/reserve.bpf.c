@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* reserve: a part of the GPU is held back for bursts of one class, always or at certain hours. While it is, the other class
- * has so much shorter slices, and the class it is held for goes first and takes the token at once, as long as everybody gets
- * what was promised.
+/* reserve: a part of the GPU is held back for bursts of one class, always or at certain hours. While it is
+ * held back, the slices of the other class are shorter by that part. The favoured class goes first and
+ * preempts at once, as long as every vGPU receives its request.
  *
- * Hours are a period with a beginning and an end in it, on the clock that starts with the machine: eBPF cannot read the
- * time of day. Where it must be that, let a timer set the map, which goes before the hours:
+ * Hours are a period with a beginning and an end, on the clock that starts at boot, because eBPF cannot read
+ * the time of day. To follow the time of day, let a timer set the map, which takes precedence over the hours:
  *
  *	bpftool map update pinned PATH/reserve_now key 0 0 0 0 value 1 0 0 0	# 1: held, 2: not held, 0: by the hours
  *
- * with the path that belfry policy ls tells.
+ * belfry policy ls prints PATH.
  *
- * Wrong for: time that is to stay unused. If only the other class has work it gets all of the GPU: what is held back is the
- * right of way, not the GPU. And for steady load of the favoured class, which then always goes first.
+ * Wrong for: time that must stay unused. If only the other class has work, it gets the whole GPU: the reserve
+ * is a priority, not idle time. Also wrong for steady load of the favoured class, which then always goes
+ * first.
  */
 #include <stdbool.h>
 
@@ -19,7 +20,7 @@
 
 const volatile __u32 held_ppm = 200000;
 const volatile __u32 for_class = BELFRY_LATENCY;
-const volatile __u64 period_ns = 0; /* 0: at all times; 86400000000000 is a day */
+const volatile __u64 period_ns = 0; /* 0: always; 86400000000000 is a day */
 const volatile __u64 from_ns = 0, to_ns = 0;
 
 enum { BY_THE_HOURS, HELD, NOT_HELD };
@@ -104,4 +105,4 @@ int reserve_preempt(struct belfry_preempt *ctx)
 }
 
 BELFRY_POLICY("reserve",
-	      "a part of the GPU is kept ready for bursts of one class, always or at certain hours");
+	      "a part of the GPU is held back for bursts of one class, always or at certain hours");

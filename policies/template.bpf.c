@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* @NAME@: say here what it optimises.
+/* @NAME@: describe here what it optimises.
  *
- * Wrong for: and when not to use it.
+ * Wrong for: describe here when not to use it.
  */
 #include "belfry/policy.h"
 
@@ -12,7 +12,7 @@ struct search {
 	__s64 pass_ns;
 };
 
-/* Called for each vGPU that has, or lately had, work. Not 0 ends the search. */
+/* Called for each vGPU that has, or recently had, work. A non-zero result ends the search. */
 static long look_at(__u32 entry, struct search *search)
 {
 	const struct belfry_vgpu *vgpu = belfry_vgpu(entry);
@@ -26,7 +26,7 @@ static long look_at(__u32 entry, struct search *search)
 	return 0;
 }
 
-/* Who is next: whoever has had the least for its share. */
+/* Picks the vGPU that has received the least for its share. */
 BELFRY_HOOK(pick)
 int pick(struct belfry_pick *ctx)
 {
@@ -36,7 +36,7 @@ int pick(struct belfry_pick *ctx)
 	if (search.choice == BELFRY_NOBODY)
 		return BELFRY_DEFAULT;
 	ctx->choice = search.choice;
-	ctx->slice_ns = slice_ns; /* 0: as long as it would be */
+	ctx->slice_ns = slice_ns; /* 0: the built-in slice */
 	return BELFRY_PROPOSE;
 }
 

@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* tpot_first: time per output token first, after CoGPU's TPOT-FIRST. Each latency vGPU with an objective gets the weakest
- * measures that meet it, and what that leaves goes to the others.
+/* tpot_first: time per output token first, after CoGPU's TPOT-FIRST. Each latency vGPU with an objective gets
+ * the weakest measures that meet it, and the other vGPUs get the rest.
  *
- * - Throughput vGPUs beside them get the longest turns that every objective has room for. A submission waits for one such
- *   turn at most, so what a turn may grow by is what the tail leaves of the objective.
- * - A miss that a shorter turn would have prevented makes it so much shorter at once, and the longer one is not tried again
- *   for a while, which doubles each time. A miss that it would not have prevented changes nothing.
- * - Where objectives come near, the tightest latency vGPU rides at a high interleave level and the others at a medium one,
- *   with turns no longer than the others can wait: where two decode steps meet, the one with less room goes first.
- * - One whose objective is far longer than a round, and met, takes tokens, with as much weight as it needs.
+ * - Throughput vGPUs get the longest hardware timeslice that every objective allows. A submission waits for
+ *   at most one such timeslice, so it may grow by the difference between the objective and the tail.
+ * - A miss that a shorter timeslice would have prevented shortens it at once by that much. The longer one is
+ *   not tried again for a hold time, which doubles each time. Other misses change nothing.
+ * - When objectives are nearly missed, the tightest latency vGPU gets a high interleave level and the others
+ *   a medium one, with timeslices no longer than the others can wait. If two decode steps coincide, the
+ *   tighter one goes first.
+ * - A vGPU that meets an objective far longer than a round takes tokens, with as much weight as it needs.
  *
- * Wrong for: latency vGPUs without an objective, for whose sake turns stay as short as can be; objectives below what a
- * submission takes alone, which nothing here can meet; decode programs that should be as fast as they can be.
+ * Wrong for: latency vGPUs without an objective, which keep the timeslices as short as possible; objectives
+ * below the time of a submission alone, which cannot be met; decode programs that must be as fast as
+ * possible.
  */
 #include <stdbool.h>
 
 #include "belfry/policy.h"
 
-const volatile __u32 room_ppm = 900000; /* of an objective may be used up by longer turns */
-const volatile __u32 near_ppm = 800000; /* from here on it is near, */
-const volatile __u32 far_ppm = 600000;	/* until it is below this */
-const volatile __u32 swap_ppm = 150000; /* tighter than the tightest, before it takes its place */
-const volatile __u32 tolerance = 8; /* one in so many of the misses that the percentile allows is let pass */
-const volatile __u32 enough_samples = 32;	 /* before turns get longer */
-const volatile __u64 hold_ns = 1000000000;	 /* a longer turn that failed is not tried again, at first */
-const volatile __u64 hold_most_ns = 32000000000; /* and at last */
-const volatile __u64 turn_least_us = 2048;	 /* of one who rides: shorter ones split submissions, */
-const volatile __u64 split_us = 700;		 /* down to this, where another needs it */
-const volatile __u64 switch_ns = 200000;	 /* until one is on (docs/measurements.md) */
-const volatile __u32 parks_from_rounds = 4;	 /* an objective of so many may be met by tokens */
-const volatile __u32 extra_step_ppm = 50000;	 /* weight, added after a miss and taken back step by step */
+const volatile __u32 room_ppm = 900000;	   /* part of an objective that longer timeslices may use up */
+const volatile __u32 near_ppm = 800000;	   /* part of an objective from which it is nearly missed, */
+const volatile __u32 far_ppm = 600000;	   /* until it is below this */
+const volatile __u32 swap_ppm = 150000;	   /* how much tighter a vGPU must be to replace the tightest */
+const volatile __u32 tolerance = 8;	   /* allow one of this many misses that the percentile allows */
+const volatile __u32 enough_samples = 32;  /* before timeslices get longer */
+const volatile __u64 hold_ns = 1000000000; /* first hold time after a longer timeslice failed */
+const volatile __u64 hold_most_ns = 32000000000; /* longest hold time */
+const volatile __u64 turn_least_us = 2048;	 /* of a riding vGPU: shorter ones split submissions, */
+const volatile __u64 split_us = 700;		 /* down to this, if another vGPU needs it */
+const volatile __u64 switch_ns = 200000;	 /* time of a context switch (docs/measurements.md) */
+const volatile __u32 parks_from_rounds = 4;	 /* objectives of at least this many rounds may use tokens */
+const volatile __u32 extra_step_ppm = 50000;	 /* weight added after a miss, and removed in such steps */
 
 static const __u64 ladder_us[] = { 1, 50, 200, 350, 500, 750, 1000, 1500, 2000 };
 enum { LADDER_TOP = sizeof(ladder_us) / sizeof(ladder_us[0]) - 1, ALONE_US = 1000000 };
@@ -38,12 +40,12 @@ enum { NONE, ONE, SEVERAL };
 
 struct program {
 	__u64 settled_ns;
-	__u64 until_ns, hold_ns; /* no longer turns until then; how long that was */
-	__u64 samples, missed;	 /* when it was settled */
-	__u64 stepped;		 /* samples when its step was changed */
-	__u64 over_ns;		 /* the worst miss since, of those that a shorter turn would have prevented */
-	__s64 credit_ppm;	 /* such misses that are let pass, in millionths of one */
-	__u32 step;		 /* of the ladder, that it has room for */
+	__u64 until_ns, hold_ns; /* end and length of the hold time */
+	__u64 samples, missed;	 /* at the last settle() */
+	__u64 stepped;		 /* samples when `step` last changed */
+	__u64 over_ns;		 /* worst miss since then that a shorter timeslice would have prevented */
+	__s64 credit_ppm;	 /* such misses still allowed, in millionths of one */
+	__u32 step;		 /* index into ladder_us that its objective allows */
 	__u32 extra_ppm;
 	__u32 is_near, is_parked;
 };
@@ -55,7 +57,7 @@ struct {
 } programs SEC(".maps");
 
 __u64 tightest_id, tightest_since_ns;
-__u32 step_now; /* of the ladder, in force */
+__u32 step_now; /* index into ladder_us in force */
 
 static struct program *program_of(const struct belfry_vgpu *vgpu)
 {
@@ -69,7 +71,7 @@ static struct program *program_of(const struct belfry_vgpu *vgpu)
 	return bpf_map_lookup_elem(&programs, &id);
 }
 
-/* How much of its objective this takes. One that cannot meet it even alone does not count. */
+/* The part of the objective that took_ns is. 0 for a vGPU that cannot meet its objective even alone. */
 static __u64 part_ppm(const struct belfry_vgpu *vgpu, __u64 took_ns)
 {
 	if (vgpu->class != BELFRY_LATENCY || vgpu->burst_ns >= vgpu->objective_ns)
@@ -77,7 +79,7 @@ static __u64 part_ppm(const struct belfry_vgpu *vgpu, __u64 took_ns)
 	return took_ns / 1000 * BELFRY_WHOLE_PPM / (vgpu->objective_ns / 1000 + 1);
 }
 
-/* What it can wait and still meet its objective. */
+/* How long it can wait and still meet its objective. */
 static __u64 slack_ns(const struct belfry_vgpu *vgpu)
 {
 	__u64 own_ns = vgpu->burst_ns + switch_ns;
@@ -90,7 +92,7 @@ static __u64 step_ns(__u32 step)
 	return step <= LADDER_TOP ? ladder_us[step] * 1000 : 0;
 }
 
-/* Down to where the miss would not have been. */
+/* Shortens the timeslice to one that would have prevented the miss. */
 static void step_back(struct program *program, const struct belfry_vgpu *vgpu, __u64 now_ns)
 {
 	__u64 was_ns = step_ns(step_now), to_ns = was_ns > program->over_ns ? was_ns - program->over_ns : 0;
@@ -144,19 +146,19 @@ static void settle(struct program *program, const struct belfry_vgpu *vgpu, cons
 	program->settled_ns = head->now_ns;
 }
 
-/* What there is to know of all latency vGPUs that ride. */
+/* A summary of all latency vGPUs that ride. */
 struct view {
 	struct belfry_head head;
-	__u32 riders, step; /* step: that all have room for */
+	__u32 riders, step; /* step: what all of them allow */
 	__u64 tight_id, tight_ppm;
-	__u64 was_ppm;			/* of the one that was the tightest */
-	__u64 pressed_id;		/* who can wait the least, */
-	__u64 slack_ns, other_slack_ns; /* how long, and how long all the others can */
-	__u32 is_near, reserved;	/* some objective is */
+	__u64 was_ppm;			/* of the previously tightest vGPU */
+	__u64 pressed_id;		/* the vGPU that can wait the least, */
+	__u64 slack_ns, other_slack_ns; /* for how long, and how long all others can */
+	__u32 is_near, reserved;	/* an objective is nearly missed */
 };
 
-/* The verifier looks at what is not static once, by itself, and not again in each round of the loop: with fewer ways
- * through it, CAP_BPF alone is enough. */
+/* The verifier checks a global function once, and not again in each loop iteration. With fewer paths, CAP_BPF
+ * alone is enough to load the policy. */
 __noinline int take_in(struct view *view, const struct belfry_vgpu *vgpu, struct program *program)
 {
 	__u64 ppm, slack;
@@ -171,7 +173,7 @@ __noinline int take_in(struct view *view, const struct belfry_vgpu *vgpu, struct
 	view->is_near |= program->is_near;
 	if (program->step < view->step)
 		view->step = program->step;
-	ppm = part_ppm(vgpu, vgpu->p50_ns); /* the tail may be of a few long ones, that nothing helps */
+	ppm = part_ppm(vgpu, vgpu->p50_ns); /* not the tail: a few long submissions may dominate it */
 	if (ppm > view->tight_ppm) {
 		view->tight_ppm = ppm;
 		view->tight_id = vgpu->id;
@@ -202,7 +204,7 @@ static long look_at(__u32 entry, struct view *view)
 	return 0;
 }
 
-/* The tightest stays it until another clearly is. */
+/* The tightest vGPU stays the same until another one is clearly tighter. */
 static void crown(const struct view *view)
 {
 	if (view->was_ppm &&
@@ -212,15 +214,15 @@ static void crown(const struct view *view)
 	tightest_since_ns = view->head.now_ns;
 }
 
-/* Whether it still meets its objective if turns as long as this split what it submits. */
+/* Whether the vGPU still meets its objective if timeslices of this length split its submissions. */
 static bool can_split(const struct belfry_vgpu *vgpu, __u64 turn_us)
 {
 	return turn_us &&
 	       vgpu->burst_ns / 1000 / turn_us * (2 * switch_ns + step_ns(step_now)) < slack_ns(vgpu) / 2;
 }
 
-/* Long enough for a submission, since each time one is split costs two context switches; but not so long that another cannot
- * wait for the end of it, if that can be had. */
+/* Long enough for a submission, because each split costs two context switches. If possible, not longer than
+ * another vGPU can wait. */
 static __u64 turn_us(const struct belfry_vgpu *vgpu, const struct program *program, const struct view *view)
 {
 	__u64 turn = program->is_near ? vgpu->burst_ns / 500 : 0;
@@ -290,7 +292,8 @@ static long find_tightest(__u32 entry, struct search *search)
 	return 0;
 }
 
-/* Of those who take tokens the tightest is next; where all have room, shares decide as ever. */
+/* Of the vGPUs that take tokens, the tightest is next. If no objective is near, the built-in policy decides
+ * by shares. */
 BELFRY_HOOK(pick)
 int tpot_first_pick(struct belfry_pick *ctx)
 {
@@ -342,7 +345,7 @@ int tpot_first_vgpu_exit(struct belfry_vgpu_init *ctx)
 	return BELFRY_PROPOSE;
 }
 
-/* Text of a context is written where the verifier can see that it is: at places that are known when this is compiled. */
+/* The verifier requires constant offsets for writes to the context's text. */
 static __always_inline void write_number(char *to, __u64 number)
 {
 #pragma unroll

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
-/* oldest: whoever has had work for the longest without a break is next. The example of docs/policies.md.
+/* oldest: the vGPU that has had work for the longest time without a break is next. The example of
+ * docs/policies.md.
  *
  * Wrong for: shares. A program that is always busy is always the oldest.
  */
 #include "belfry/policy.h"
 
-const volatile __u64 slice_most_ns = 10000000; /* nobody has the token longer at a time */
+const volatile __u64 slice_most_ns = 10000000; /* longest time with the token */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
-	__type(key, __u64);   /* id of a vGPU */
-	__type(value, __u64); /* how often it was picked */
+	__type(key, __u64);   /* vGPU id */
+	__type(value, __u64); /* times picked */
 } picked SEC(".maps");
 
 struct search {
@@ -50,4 +51,4 @@ int oldest_pick(struct belfry_pick *ctx)
 	return BELFRY_PROPOSE;
 }
 
-BELFRY_POLICY("oldest", "whoever has wanted the GPU for the longest is next");
+BELFRY_POLICY("oldest", "the vGPU that has had work for the longest time is next");
