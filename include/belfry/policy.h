@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* What a policy compiles against: the hooks, what each is told, and what it may propose.
+/* The ABI of policies: the hooks, the input of each hook, and what it may propose.
  *
- * A policy is one eBPF object. Each of its programs is a hook, in a section named belfry/<hook>, and all are optional:
- * where there is none the built-in policy decides. A hook gets one context, reads what it is told, writes what it
- * proposes, and returns
+ * A policy is one eBPF object. Each of its programs is a hook, in a section named belfry/<hook>. All hooks
+ * are optional: without one the built-in policy decides. A hook receives one context, reads its input fields,
+ * writes its proposal into the fields marked "proposes", and returns
  *
- *	BELFRY_PROPOSE	what it has written is its proposal
- *	BELFRY_DEFAULT	the built-in policy is to decide this time
+ *	BELFRY_PROPOSE	use the proposal
+ *	BELFRY_DEFAULT	let the built-in policy decide this time
  *
- * and anything else is an error, which costs the policy its place. So does running past its budget again and again, or
- * leaving somebody without the GPU for too long. What is proposed is checked: nobody gets past a limit, nobody loses what
- * was promised to him, whatever a policy says (docs/policies.md).
+ * Any other value is an error, after which the policy is unloaded. A policy is also unloaded if it exceeds
+ * its budget repeatedly, or leaves a vGPU without the GPU for too long. Proposals are checked: no vGPU
+ * exceeds its limit or loses its request, whatever a policy proposes (docs/policies.md).
  *
- * This is an ABI: what is here keeps its place, and what is added is added at the end, with a new number. Times are in
- * nanoseconds of CLOCK_MONOTONIC, shares in millionths. */
+ * This ABI is stable: existing fields keep their offsets, and new ones are added at the end, with a new ABI
+ * number. Times are in nanoseconds of CLOCK_MONOTONIC, shares in parts per million. */
 #ifndef BELFRY_POLICY_H
 #define BELFRY_POLICY_H
 
@@ -21,7 +21,7 @@
 #include <linux/types.h>
 #endif
 
-/* "class" is a word of C++. */
+/* "class" is a keyword of C++. */
 #ifdef __cplusplus
 #define BELFRY_CLASS vgpu_class
 #else
@@ -31,7 +31,7 @@
 #define BELFRY_POLICY_MAGIC 0xbe1fb0f0u
 #define BELFRY_POLICY_ABI 1u
 
-#define BELFRY_VGPUS_MAX 256u	  /* entries of the table belfry_vgpus */
+#define BELFRY_VGPUS_MAX 256u	  /* size of the table belfry_vgpus */
 #define BELFRY_NOBODY 0xffffffffu /* no entry of the table */
 #define BELFRY_WHOLE_PPM 1000000u
 #define BELFRY_NAME_SIZE 64
@@ -40,88 +40,85 @@ enum { BELFRY_PROPOSE = 0, BELFRY_DEFAULT = 1 };
 
 enum belfry_hook {
 	BELFRY_HOOK_INIT,      /* belfry_init: the policy was loaded */
-	BELFRY_HOOK_EXIT,      /* belfry_init: it is about to go */
-	BELFRY_HOOK_DUMP,      /* belfry_dump: say something for people */
-	BELFRY_HOOK_VGPU_INIT, /* belfry_vgpu_init: a vGPU is there; all of them again when a policy is loaded */
-	BELFRY_HOOK_VGPU_EXIT, /* belfry_vgpu_init: it is gone */
-	BELFRY_HOOK_VGPU_SET,  /* belfry_vgpu_init: it was changed */
-	BELFRY_HOOK_CTX_INIT,  /* belfry_ctx_init: a program makes a GPU context */
+	BELFRY_HOOK_EXIT,      /* belfry_init: the policy is about to be unloaded */
+	BELFRY_HOOK_DUMP,      /* belfry_dump: write text for the user */
+	BELFRY_HOOK_VGPU_INIT, /* belfry_vgpu_init: a vGPU was created; all vGPUs when a policy is loaded */
+	BELFRY_HOOK_VGPU_EXIT, /* belfry_vgpu_init: the vGPU was removed */
+	BELFRY_HOOK_VGPU_SET,  /* belfry_vgpu_init: the vGPU was changed */
+	BELFRY_HOOK_CTX_INIT,  /* belfry_ctx_init: a program creates a GPU context */
 	BELFRY_HOOK_ENQUEUE,   /* belfry_enqueue: a vGPU has work and its gate is closed */
-	BELFRY_HOOK_PICK,      /* belfry_pick: the GPU is free or a slice has ended: who is next, how long */
-	BELFRY_HOOK_RUNNING,   /* belfry_running: it has the token now */
-	BELFRY_HOOK_STOPPING,  /* belfry_running: it has it no more, and this is what it used */
+	BELFRY_HOOK_PICK,      /* belfry_pick: the GPU is free or a slice has ended: pick a vGPU */
+	BELFRY_HOOK_RUNNING,   /* belfry_running: the vGPU received the token */
+	BELFRY_HOOK_STOPPING,  /* belfry_running: the vGPU lost the token; says what it used */
 	BELFRY_HOOK_TICK,      /* belfry_tick: four times a round, for each vGPU with work */
-	BELFRY_HOOK_PREEMPT,   /* belfry_preempt: somebody waits: is the holder to be stopped for it? */
-	BELFRY_HOOK_MEM_ALLOC, /* belfry_mem_alloc: a program asks for memory */
-	BELFRY_HOOK_MEM_PRESSURE, /* belfry_mem_pressure: somebody needs room: whose limit is to be lowered? */
+	BELFRY_HOOK_PREEMPT,   /* belfry_preempt: a vGPU waits: stop the holder of the token? */
+	BELFRY_HOOK_MEM_ALLOC, /* belfry_mem_alloc: a program allocates memory */
+	BELFRY_HOOK_MEM_PRESSURE,     /* belfry_mem_pressure: a vGPU needs memory: choose a limit to lower */
 	BELFRY_HOOK_OBJECTIVE_MISSED, /* belfry_objective: a submission took longer than the objective */
-	BELFRY_HOOK_FAULT,	      /* belfry_fault: a fault on the GPU ended a program's context */
-	BELFRY_HOOK_MODULE_LOAD,      /* reserved for probes: not called yet */
+	BELFRY_HOOK_FAULT,	      /* belfry_fault: a GPU fault ended a program's context */
+	BELFRY_HOOK_MODULE_LOAD,      /* reserved for probes; not called yet */
 	BELFRY_HOOKS,
 };
 
 enum belfry_class { BELFRY_THROUGHPUT, BELFRY_LATENCY };
 
 enum belfry_vgpu_flag {
-	BELFRY_WAITS = 1 << 0, /* it has work behind its closed gate */
-	BELFRY_RUNS = 1 << 1,  /* it has work on the GPU */
-	BELFRY_MAY_HAVE =
-		1
-		<< 2, /* it may have the token now: it wants it, is within its limit, and nobody holds it back */
-	BELFRY_HOLDS = 1 << 3, /* it has the token */
-	BELFRY_RIDES =
-		1 << 4, /* its gate is open without a token, and its turns on the hardware come first */
-	BELFRY_SPENT = 1 << 5,	 /* it has had what its limit allows */
-	BELFRY_OVERDUE = 1 << 6, /* so much is owed to it that nobody else can be picked before it */
+	BELFRY_WAITS = 1 << 0,	  /* has work behind its closed gate */
+	BELFRY_RUNS = 1 << 1,	  /* has work on the GPU */
+	BELFRY_MAY_HAVE = 1 << 2, /* may get the token: has work, is within its limit, is not held back */
+	BELFRY_HOLDS = 1 << 3,	  /* has the token */
+	BELFRY_RIDES = 1 << 4,	  /* its gate is open without a token, and it runs first on the hardware */
+	BELFRY_SPENT = 1 << 5,	  /* has used up its limit */
+	BELFRY_OVERDUE = 1 << 6,  /* is owed so much that no other vGPU can be picked before it */
 };
 
-/* What is known of a vGPU, at the moment of the decision. The table belfry_vgpus has one entry for each that has or lately
- * had work, in no order; an entry's place is good for this one call, its id for ever. */
+/* The state of a vGPU at the time of the call. The table belfry_vgpus has one entry for each vGPU that has or
+ * recently had work, in no order. An entry's index is valid for one call, its id always. */
 struct belfry_vgpu {
 	__u64 id;
 	__u32 flags;	    /* enum belfry_vgpu_flag */
 	__u32 BELFRY_CLASS; /* class: enum belfry_class */
-	__u32 request_ppm;  /* of the GPU's time, promised */
-	__u32 limit_ppm;    /* never more over a window */
-	__u32 weight_ppm;   /* its request, or its part of what nobody requested */
-	__u32 part_ppm;	    /* its part of what those who take tokens share now */
-	__u32 domain;	    /* those of one number may have the token together; 0: alone */
+	__u32 request_ppm;  /* promised share of GPU time */
+	__u32 limit_ppm;    /* maximum share over a window */
+	__u32 weight_ppm;   /* its request, or its part of the unrequested share */
+	__u32 part_ppm;	    /* its part of the time that token takers share now */
+	__u32 domain;	    /* vGPUs with one number may hold the token together; 0: alone */
 	__u32 percentile_ppm;
-	__u64 objective_ns; /* that percentile of its submissions is to take no longer; 0: no objective */
-	__u64 tail_ns;	    /* that percentile (or p99) of the last ones, as of the last tick */
-	__u64 p50_ns;	    /* their median */
-	__u64 samples;	    /* submissions measured, ever */
-	__u64 missed;	    /* of them longer than the objective */
-	__s64 pass_ns;	    /* time it had, over its part: whoever has the least is furthest behind */
-	__s64 owed_ns;	    /* of what was promised to it, while it wanted it */
-	__u64 gpu_ns;	    /* GPU time, ever */
+	__u64 objective_ns; /* limit for that percentile of its submissions; 0: no objective */
+	__u64 tail_ns;	    /* that percentile (or p99) of recent submissions, as of the last tick */
+	__u64 p50_ns;	    /* median of recent submissions */
+	__u64 samples;	    /* submissions measured so far */
+	__u64 missed;	    /* submissions that took longer than the objective */
+	__s64 pass_ns;	    /* time received over its part; the vGPU with the least is furthest behind */
+	__s64 owed_ns;	    /* promised time not received while it had work */
+	__u64 gpu_ns;	    /* GPU time so far */
 	__u64 window_used_ns;
-	__u64 window_promised_ns; /* its request, of a whole window */
-	__u64 allowance_ns;	  /* until its limit ends it; ~0: it has none */
+	__u64 window_promised_ns; /* its request, over a whole window */
+	__u64 allowance_ns;	  /* time left until it reaches its limit; ~0: no limit */
 	__u64 slice_ns;		  /* its last slice */
-	__s64 slice_left_ns;	  /* of it, of the holder */
-	__u64 wants_since_ns;	  /* it has had work without a break; 0: it has none */
-	__u64 deadline_ns; /* as proposed by the enqueue hook, or since when it wants plus the objective; 0: none */
-	__u64 gap_ns;	    /* how long it usually has no work between two bursts */
-	__u64 burst_ns;	    /* how much GPU time it usually uses between two breaks */
-	__u64 waited_ns;    /* for others, ever */
-	__u64 grants;	    /* tokens, ever */
-	__u32 sm_ppm;	    /* how busy it keeps the SMs while it runs, if that was measured; 0: unknown */
-	__u32 mem_ppm;	    /* the memory bus, likewise */
-	__u64 timeslice_us; /* on the hardware, as ordered; 0: not */
-	__s32 interleave;   /* likewise; -1: not */
+	__s64 slice_left_ns;	  /* what is left of the slice, if it has the token */
+	__u64 wants_since_ns;	  /* start of its current period with work; 0: it has no work */
+	__u64 deadline_ns;	  /* from the enqueue hook, or wants_since_ns + objective_ns; 0: none */
+	__u64 gap_ns;		  /* usual time without work between two bursts */
+	__u64 burst_ns;		  /* usual GPU time between two breaks */
+	__u64 waited_ns;	  /* time spent waiting for other vGPUs so far */
+	__u64 grants;		  /* tokens received so far */
+	__u32 sm_ppm;		  /* measured use of the SMs while it runs; 0: unknown */
+	__u32 mem_ppm;		  /* measured use of the memory bus; 0: unknown */
+	__u64 timeslice_us;	  /* hardware timeslice that was set; 0: none */
+	__s32 interleave;	  /* hardware interleave level that was set; -1: none */
 	__u32 reserved;
 };
 
-/* Every context begins with this. */
+/* The start of every context. */
 struct belfry_head {
 	__u64 now_ns;
 	__u32 hook;  /* enum belfry_hook */
-	__u32 size;  /* of the whole context */
+	__u32 size;  /* of the whole context, in bytes */
 	__u32 count; /* entries of belfry_vgpus that are in use */
-	__u32 vgpu;  /* the one this is about, or BELFRY_NOBODY */
+	__u32 vgpu;  /* the entry this call is about, or BELFRY_NOBODY */
 	__u64 window_ns, round_ns, slice_min_ns;
-	__s64 pass_ns; /* of whoever is furthest behind */
+	__s64 pass_ns; /* of the vGPU that is furthest behind */
 };
 
 struct belfry_init {
@@ -130,7 +127,7 @@ struct belfry_init {
 
 struct belfry_dump {
 	struct belfry_head head;
-	char text[512]; /* proposes: what belfry policy dump shows */
+	char text[512]; /* proposes: the output of belfry policy dump */
 };
 
 struct belfry_vgpu_init {
@@ -145,10 +142,10 @@ struct belfry_ctx_init {
 	struct belfry_head head;
 	__u64 id;
 	__u32 pid;
-	__u32 contexts;	    /* channel groups that the vGPU has already */
-	__u64 timeslice_us; /* proposes; 0: as it would be */
-	__s32 interleave;   /* proposes 0, 1 or 2; -1: as it would be */
-	__u32 refuse;	    /* proposes: not 0: the program is told that there is no room */
+	__u32 contexts;	    /* channel groups that the vGPU already has */
+	__u64 timeslice_us; /* proposes; 0: the default */
+	__s32 interleave;   /* proposes 0, 1 or 2; -1: the default */
+	__u32 refuse;	    /* proposes: if not 0, creating the context fails: insufficient resources */
 };
 
 struct belfry_enqueue {
@@ -158,18 +155,18 @@ struct belfry_enqueue {
 
 struct belfry_pick {
 	struct belfry_head head;
-	__u32 last;   /* who had the token last, or BELFRY_NOBODY */
-	__u32 choice; /* proposes: an entry with BELFRY_MAY_HAVE; BELFRY_NOBODY: whom the built-in would */
-	__u64 slice_ns; /* proposes: for how long, from slice_min_ns to round_ns; 0: as long as the built-in would */
-	__u32 units;  /* proposes: on how many units of SMs; 0: on all */
-	__u32 beside; /* proposes: who may run beside it, of its domain; BELFRY_NOBODY: whoever may */
+	__u32 last;	/* the previous holder of the token, or BELFRY_NOBODY */
+	__u32 choice;	/* proposes: an entry with BELFRY_MAY_HAVE; BELFRY_NOBODY: the built-in choice */
+	__u64 slice_ns; /* proposes: from slice_min_ns to round_ns; 0: the built-in slice */
+	__u32 units;	/* proposes: number of SM units; 0: all */
+	__u32 beside;	/* proposes: a vGPU of its domain to run beside it; BELFRY_NOBODY: any of them */
 };
 
 struct belfry_running {
 	struct belfry_head head;
-	__u64 slice_ns; /* what it has got */
-	__u64 held_ns;	/* STOPPING: for how long it had the token */
-	__u64 gpu_ns;	/* STOPPING: GPU time used meanwhile, as far as it is known by now */
+	__u64 slice_ns; /* the slice that was granted */
+	__u64 held_ns;	/* STOPPING: how long it had the token */
+	__u64 gpu_ns;	/* STOPPING: GPU time used in that time, as far as known */
 	__u32 why;	/* STOPPING: enum belfry_why */
 	__u32 reserved;
 };
@@ -177,17 +174,17 @@ enum belfry_why { BELFRY_SLICE_ENDED, BELFRY_GAVE_BACK, BELFRY_WAS_CUT };
 
 struct belfry_tick {
 	struct belfry_head head;
-	__u64 timeslice_us; /* proposes: its turns on the hardware; 0: as the built-in would */
-	__s32 interleave;   /* proposes 0, 1 or 2; -1: as the built-in would */
-	__s32 ride;	    /* proposes: 1: needs no token, 0: takes tokens, -1: as the built-in would */
-	__u32 weight_ppm; /* proposes: its weight in pass_ns and part_ppm, never below its request; 0: as it is */
+	__u64 timeslice_us; /* proposes: hardware timeslice; 0: the built-in one */
+	__s32 interleave;   /* proposes 0, 1 or 2; -1: the built-in level */
+	__s32 ride;	    /* proposes: 1: needs no token, 0: takes tokens, -1: the built-in choice */
+	__u32 weight_ppm;   /* proposes: weight in pass_ns and part_ppm, at least its request; 0: no change */
 	__u32 reserved;
 };
 
 struct belfry_preempt {
-	struct belfry_head head; /* vgpu: who waits */
+	struct belfry_head head; /* vgpu: the one that waits */
 	__u32 holder;
-	__u32 stop; /* proposes: not 0: it is stopped at once, and the next is picked; 0: it is left alone */
+	__u32 stop; /* proposes: not 0: stop the holder now and pick again; 0: let it run */
 };
 
 enum belfry_mem_verdict { BELFRY_MEM_ALLOW, BELFRY_MEM_REFUSE, BELFRY_MEM_MAKE_ROOM };
@@ -195,16 +192,16 @@ struct belfry_mem_alloc {
 	struct belfry_head head; /* no table: count is 0 */
 	__u64 id;
 	__u32 pid;
-	__u32 verdict; /* proposes: enum belfry_mem_verdict. What is over the limit is refused whatever it says */
+	__u32 verdict; /* proposes: enum belfry_mem_verdict; the limit is enforced in any case */
 	__u64 bytes;
 	__u64 used_bytes, most_bytes, limit_bytes;
 	__u64 gpu_bytes; /* of the whole GPU */
 };
 
 struct belfry_mem_pressure {
-	struct belfry_head head; /* vgpu: who needs room */
-	__u64 bytes;		 /* how much */
-	__u32 victim;		 /* proposes: an entry whose limit is lowered, not below what it uses */
+	struct belfry_head head; /* vgpu: the one that needs memory */
+	__u64 bytes;		 /* how much it needs */
+	__u32 victim;		 /* proposes: an entry whose limit is lowered, at most to what it uses */
 	__u32 reserved;
 };
 
@@ -217,10 +214,10 @@ struct belfry_fault {
 	struct belfry_head head;
 	__u64 id;
 	__u32 pid;
-	__u32 code; /* as the driver calls it: an Xid, like 31 for an address that is not there */
+	__u32 code; /* the driver's Xid, for example 31 for an invalid address */
 };
 
-/* What every policy object says of itself; made by BELFRY_POLICY. */
+/* The header of a policy object, defined by BELFRY_POLICY. */
 struct belfry_policy {
 	__u32 magic, abi;
 	__u32 vgpu_size, head_size;
@@ -248,8 +245,9 @@ struct belfry_policy {
 
 #define BELFRY_HOOK(hook) SEC("belfry/" #hook)
 
-/* For reading. It is written anew before each call, and nobody reads it back: the kernel maps no table writable that is
- * closed to programs (BPF_F_RDONLY_PROG), so what a policy writes into it is seen by that policy alone. */
+/* Input only. It is rewritten before each call and never read back. The kernel does not allow user space to
+ * map a table writable that is read-only for programs (BPF_F_RDONLY_PROG), so a policy can write to it; only
+ * that policy sees the change. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -258,18 +256,18 @@ struct {
 	__type(value, struct belfry_vgpu);
 } belfry_vgpus SEC(".maps");
 
-/* An entry of the table; NULL if there is none. */
+/* Returns an entry of the table; NULL if there is none. */
 static __always_inline const struct belfry_vgpu *belfry_vgpu(__u32 entry)
 {
 	return bpf_map_lookup_elem(&belfry_vgpus, &entry);
 }
 
-/* Call visit(entry, data) for each entry in use, until one returns not 0. Its type is long (*)(__u64 or __u32, void *):
- * see bpf_loop in bpf-helpers(7). */
+/* Calls visit(entry, data) for each entry in use, until a call returns non-zero. The type of visit is long
+ * (*)(__u64 or __u32, void *): see bpf_loop in bpf-helpers(7). */
 #define belfry_each(head, visit, data) bpf_loop((head)->count, visit, data, 0)
 
-/* Whether the built-in lets it go before others: latency that has not had its promise, but never a whole round ahead of the
- * last in line. */
+/* Whether the built-in policy prefers this vGPU: it is of class latency and has not received its request, and
+ * it is less than a round ahead of the vGPU that is furthest behind. */
 static __always_inline int belfry_is_due(const struct belfry_vgpu *vgpu, const struct belfry_head *head)
 {
 	__u64 ahead_ns = (__u64)vgpu->pass_ns - (__u64)head->pass_ns;
@@ -303,8 +301,8 @@ static inline long belfry_compare(__u32 entry, struct belfry_search *search)
 	return 0;
 }
 
-/* Whom the built-in would pick: of those who are due, or else of all, whoever is furthest behind. BELFRY_NOBODY if nobody
- * may have the token. */
+/* The choice of the built-in policy: the vGPU furthest behind, of those that are due or else of all.
+ * BELFRY_NOBODY if no vGPU may get the token. */
 static __always_inline __u32 belfry_next(const struct belfry_head *head)
 {
 	struct belfry_search search = { .head = *head, .entry = BELFRY_NOBODY };
