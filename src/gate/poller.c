@@ -1,4 +1,4 @@
-/* The hot loop. */
+/* The hot loop of the gate. */
 #include "gate/poller.h"
 
 #include <limits.h>
@@ -11,19 +11,20 @@
 #include "base/clock.h"
 
 enum {
-	ALL_STEP_NS = 8000,	  /* after rings, look at one of all channels this often */
-	ALL_STEP_BUSY_NS = 50000, /* and this often while the program goes on ringing */
-	BUSY_NS = 20000,	  /* it does if it rang this recently */
+	ALL_STEP_NS = 8000,	  /* after a ring, look at the next of all channels this often */
+	ALL_STEP_BUSY_NS = 50000, /* the same while the program keeps ringing */
+	BUSY_NS = 20000,	  /* a program that rang this recently keeps ringing */
 	RECENT_NS = 100000,	  /* a channel that rang this recently is looked at after every ring */
-	SPINS_PER_CLOCK = 32,	  /* passes between two looks at the clock while spinning */
+	SPINS_PER_CLOCK = 32,	  /* passes between two readings of the clock while spinning */
 };
 
-/* What one vGPU gets of a pass at most, beside one ring: silent bells looked at, channels swept, GP_GETs returned. A
- * program has fewer bells and channels than that, as a rule, and the next pass goes on where this one ended. */
+/* Limits of one vGPU in one pass, besides one ring: silent doorbells read, channels swept, GP_GETs returned.
+ * Most programs have fewer doorbells and channels. The next pass continues where this one stops. */
 enum { LOOKS_PER_PASS = 64, SWEEPS_PER_PASS = 4, GETS_PER_PASS = 64 };
 
-/* A ring finds its work passed on already if the channel was looked at between the program's store of GP_PUT and its
- * ring. After one forward that can be so for the ring that was on its way and the one that was being made. */
+/* A ring finds its work already forwarded if the poller looked at the channel between the program's store of
+ * GP_PUT and its ring. After one forward, that can happen to two rings: one that is in the doorbell word, and
+ * one whose GP_PUT is stored but whose token is not yet. */
 enum { EMPTY_PER_FORWARD = 2 };
 
 static inline void relax(void)
@@ -33,7 +34,7 @@ static inline void relax(void)
 #endif
 }
 
-/* The GPU must find the new GP_PUT when the bell wakes it: orders the store to USERD (memory, or a
+/* The GPU must read the new GP_PUT after the doorbell wakes it: orders the store to USERD (memory, or a
  * write-combined mapping) before the store to the doorbell page. */
 static inline void wmb_before_doorbell(void)
 {
@@ -46,7 +47,7 @@ static inline void wmb_before_doorbell(void)
 
 static inline void count(_Atomic uint64_t *counter)
 {
-	/* Only the poller writes; others read. */
+	/* Only the poller writes the counter; other threads read it. */
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 }
@@ -57,7 +58,7 @@ static void call_house(struct gate *gate)
 		gate->call(gate->call_context);
 }
 
-/* Something was passed on. The house has set is_quiet (gate_vgpu_quiet) and waits to be called. */
+/* Work was forwarded. If is_quiet is set (gate_vgpu_quiet), the GPU server waits for a call. */
 static void vgpu_forwarded(struct gate *gate, struct gate_vgpu *vgpu)
 {
 	count(&vgpu->forwards);
@@ -67,26 +68,27 @@ static void vgpu_forwarded(struct gate *gate, struct gate_vgpu *vgpu)
 	if (!atomic_load_explicit(&vgpu->is_quiet, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&vgpu->woke_ns, gate->now_ns, memory_order_relaxed);
-	/* Pairs with the acquire in gate_vgpu_counts: whoever finds it cleared finds woke_ns. */
+	/* Pairs with the acquire in gate_vgpu_counts: a thread that sees is_quiet cleared sees woke_ns. */
 	atomic_store_explicit(&vgpu->is_quiet, false, memory_order_release);
 	call_house(gate);
 }
 
-/* A bell rang behind the gate when it was closed for the `turns`th time. True: it is the first one. */
+/* A doorbell rang behind the gate, which is closed; `turns` is the number of this closed period. Returns true
+ * for the first ring of the period. */
 static bool vgpu_waits(struct gate *gate, struct gate_vgpu *vgpu, uint64_t turns)
 {
 	if (atomic_load_explicit(&vgpu->waiting_turn, memory_order_relaxed) == turns)
 		return false;
 	atomic_store_explicit(&vgpu->waiting_ns, gate->now_ns, memory_order_relaxed);
-	/* Pairs with the acquire in gate_vgpu_counts: whoever finds this turn finds its time. */
+	/* Pairs with the acquire in gate_vgpu_counts: a thread that sees this turn sees its time. */
 	atomic_store_explicit(&vgpu->waiting_turn, turns, memory_order_release);
 	call_house(gate);
 	return true;
 }
 
-/* A ring brought nothing. look_ns moves on by what one such ring is worth, from no longer ago than the burst that is
- * granted: it passes the present when more than that came, and then the bells are left alone until it is reached. One
- * vGPU's bells are thus never left alone for longer than GATE_EMPTY_NS. */
+/* Rate limit for rings without new work. Each one advances look_ns by GATE_EMPTY_NS, starting at most
+ * GATE_EMPTY_BURST such steps in the past. While look_ns is in the future, the vGPU's doorbells are not read.
+ * That lasts at most GATE_EMPTY_NS. */
 static void vgpu_charge(struct gate *gate, struct gate_vgpu *vgpu)
 {
 	uint64_t granted_ns = gate->now_ns - (uint64_t)GATE_EMPTY_BURST * GATE_EMPTY_NS;
@@ -100,8 +102,9 @@ static bool vgpu_is_left_alone(const struct gate *gate, const struct gate_vgpu *
 	return vgpu->look_ns > gate->now_ns;
 }
 
-/* Pass on what the channel has queued since last time. The program stored its ring entries and GP_PUT before
- * it rang (it fences in between), so reading GP_PUT after taking the bell sees at least that ring's work. */
+/* Forwards what the channel has queued since the last time. The program stores its ring entries and GP_PUT
+ * before it rings, with a fence in between, so GP_PUT read after taking the ring includes at least that
+ * ring's work. */
 static bool channel_forward(struct gate *gate, struct gate_channel *ch)
 {
 	uint32_t token = atomic_load_explicit(&ch->token, memory_order_relaxed);
@@ -116,9 +119,10 @@ static bool channel_forward(struct gate *gate, struct gate_channel *ch)
 	ch->gpu_userd[GATE_GP_PUT_WORD] = put;
 	wmb_before_doorbell();
 	gate_ring(gate, token);
-	/* Only the poller writes it; others read. */
+	/* Only the poller writes sent_put; other threads read it. */
 	atomic_store_explicit(&ch->sent_put, put, memory_order_relaxed);
-	/* Pairs with gate_channel_forwards: who reads the new count finds the GP_PUT that it counts in gpu_userd. */
+	/* Pairs with gate_channel_forwards: a thread that reads the new count finds the corresponding GP_PUT
+	 * in gpu_userd. */
 	atomic_store_explicit(&ch->forwards, atomic_load_explicit(&ch->forwards, memory_order_relaxed) + 1,
 			      memory_order_release);
 	ch->empty_left = EMPTY_PER_FORWARD;
@@ -126,7 +130,7 @@ static bool channel_forward(struct gate *gate, struct gate_channel *ch)
 	return true;
 }
 
-/* The same, found without a ring of its own. */
+/* Forwards work of a channel that was found without a ring. */
 static bool channel_look(struct gate *gate, struct gate_vgpu *vgpu, struct gate_channel *ch)
 {
 	if (!channel_forward(gate, ch))
@@ -135,7 +139,7 @@ static bool channel_look(struct gate *gate, struct gate_vgpu *vgpu, struct gate_
 	return true;
 }
 
-/* Tell the program how far the GPU has read, or it would find its ring full one day. */
+/* Copies the GPU's GP_GET to the program's page. Without it, the program's ring would stay full. */
 static bool channel_return_get(struct gate_channel *ch)
 {
 	uint32_t get;
@@ -150,14 +154,14 @@ static bool channel_return_get(struct gate_channel *ch)
 	return true;
 }
 
-/* Begin the slow round over all channels (look_at_all), again if it is under way. */
+/* Starts, or restarts, the slow round over all channels (look_at_all). */
 static void program_unsettle(struct gate_watch *watch)
 {
 	watch->vgpu->unsettled += !watch->program->all_left && watch->channel_count;
 	watch->program->all_left = watch->channel_count;
 }
 
-/* A ring for a channel with nothing new, that its last forward does not account for. */
+/* Whether a ring without new work must be charged: not if it may belong to the last forward. */
 static bool is_empty_ring(struct gate_channel *rung)
 {
 	if (!rung->empty_left)
@@ -166,10 +170,10 @@ static bool is_empty_ring(struct gate_channel *rung)
 	return false;
 }
 
-/* Somebody rang with this token. Two threads that ring at once leave only one token in the word; so after any
- * ring the program's other channels are looked at too: soon those that rang lately (look_at_recent), and all of
- * them in a while (look_at_all). True: it brought something. A ring behind a closed gate brings something if it is the
- * first: whatever was submitted is found when the gate opens. */
+/* A program rang with this token. If two threads ring at the same time, only one token stays in the word. So
+ * after each ring the program's other channels are looked at too: first those that rang recently
+ * (look_at_recent), later all of them (look_at_all). Returns whether the ring was useful: it brought work, or
+ * it was the first ring behind a closed gate, whose work is found when the gate opens. */
 static bool program_rang(struct gate *gate, struct gate_watch *watch, uint32_t token)
 {
 	uint64_t turns = atomic_load_explicit(&watch->vgpu->turns, memory_order_relaxed);
@@ -181,7 +185,7 @@ static bool program_rang(struct gate *gate, struct gate_watch *watch, uint32_t t
 		if (atomic_load_explicit(&watch->channels[i]->token, memory_order_relaxed) == token)
 			rung = watch->channels[i];
 	if (rung &&
-	    gate_turn_is_open(turns)) /* first of all; a closed gate looks at everything when it opens */
+	    gate_turn_is_open(turns)) /* before anything else; opening a closed gate sweeps all channels */
 		is_sent = channel_forward(gate, rung);
 	program->rang_ns = gate->now_ns = bf_now_ns();
 	count(rung ? &gate->rings : &gate->strange);
@@ -195,7 +199,7 @@ static bool program_rang(struct gate *gate, struct gate_watch *watch, uint32_t t
 	}
 	if (!is_news)
 		vgpu_charge(gate, watch->vgpu);
-	/* Of a flood, one slow round after the other is enough. */
+	/* During a flood of rings, do not restart a round that is under way. */
 	if (!vgpu_is_left_alone(gate, watch->vgpu))
 		program->recent_left = watch->channel_count;
 	if (!vgpu_is_left_alone(gate, watch->vgpu) || !program->all_left)
@@ -203,7 +207,7 @@ static bool program_rang(struct gate *gate, struct gate_watch *watch, uint32_t t
 	return is_news;
 }
 
-/* One channel a pass, since a look may cost a bus read and others may be ringing. */
+/* One channel per pass, because a look may cost a bus read and other vGPUs may be ringing. */
 static void look_at_recent(struct gate *gate, struct gate_watch *watch)
 {
 	struct gate_program *program = watch->program;
@@ -246,7 +250,7 @@ static bool is_gone(const struct gate_watch *watch)
 	return atomic_load_explicit(&watch->is_gone, memory_order_acquire);
 }
 
-/* Of so many channels of a program, from where it ended last time. True: some were returned. */
+/* Returns the GP_GETs of the next `channels` channels of a program. True: at least one changed. */
 static bool program_return_gets(struct gate_watch *watch, size_t channels)
 {
 	size_t *at = &watch->program->get_at;
@@ -276,23 +280,23 @@ static void return_gets(const struct gate_watched_vgpu *watched)
 		left -= part;
 	}
 	if (returned)
-		wmb_before_doorbell(); /* write-combined: push it out, the program may be waiting for room */
+		wmb_before_doorbell(); /* flush write combining: the program may wait for ring space */
 }
 
-/* Look at every channel of a program, in this pass and the next ones. */
+/* Starts a sweep of a program's channels, which takes this pass and the next ones. */
 static void program_begin_sweep(struct gate_watch *watch)
 {
 	watch->vgpu->sweeping += !watch->program->sweep_left && watch->channel_count;
 	watch->program->sweep_left = watch->channel_count;
 }
 
-/* The gate was opened, or a token has become known: look at every channel of the programs concerned. What was charged for
- * rings behind a closed gate, or with a token that was not known yet, is forgiven. */
+/* The gate was opened, or a token became known: sweeps the channels of the marked programs. Charges for rings
+ * behind the closed gate, or with the unknown token, are dropped. */
 static void vgpu_begin_sweep(const struct gate_watched_vgpu *watched)
 {
 	struct gate_vgpu *vgpu = watched->vgpu;
 
-	/* Pairs with gate_sweep's release: whoever finds the new count finds the programs' marks. */
+	/* Pairs with gate_sweep's release: a poller that sees the new count sees the programs' marks. */
 	vgpu->sweep_begun = atomic_load_explicit(&vgpu->sweep_want, memory_order_acquire);
 	vgpu->look_ns = 0;
 	for (size_t i = 0; i < watched->program_count; i++) {
@@ -306,7 +310,8 @@ static void vgpu_begin_sweep(const struct gate_watched_vgpu *watched)
 
 static void vgpu_end_sweep(struct gate_vgpu *vgpu)
 {
-	/* Pairs with the house's acquire in is_sweep_due: everything that was there to be passed on has been. */
+	/* Pairs with the acquire in is_sweep_due: everything that was queued before the sweep has been
+	 * forwarded. */
 	if (!vgpu->sweeping &&
 	    atomic_load_explicit(&vgpu->sweep_done, memory_order_relaxed) != vgpu->sweep_begun)
 		atomic_store_explicit(&vgpu->sweep_done, vgpu->sweep_begun, memory_order_release);
@@ -321,8 +326,9 @@ static void program_sweep(struct gate *gate, struct gate_watch *watch)
 	watch->vgpu->sweeping -= program->sweep_left == 0;
 }
 
-/* Look after the channels of one program of a vGPU, the next one in the next pass: each look may cost a bus read. `rang`
- * is the program that rang in this pass, or NULL. True: the vGPU is being swept. */
+/* Looks at the channels of one program of a vGPU, and of the next one in the next pass, because each look may
+ * cost a bus read. `rang` is the program that rang in this pass, or NULL. Returns whether a sweep of the vGPU
+ * is under way. */
 static bool programs_pass(struct gate *gate, const struct gate_watched_vgpu *watched,
 			  const struct gate_watch *rang)
 {
@@ -348,8 +354,8 @@ static bool programs_pass(struct gate *gate, const struct gate_watched_vgpu *wat
 	return is_sweeping;
 }
 
-/* The first of these bells that has rung, or `to`. A plain look: an exchange would pull the line away from the program
- * every time. */
+/* Returns the first doorbell of the range that has rung, or `to`. It uses a plain load: an exchange would
+ * take the cache line away from the program each time. */
 static size_t find_rung(const struct gate_watched_bell *bells, size_t from, size_t to)
 {
 	for (; from < to; from++)
@@ -359,7 +365,7 @@ static size_t find_rung(const struct gate_watched_bell *bells, size_t from, size
 	return from;
 }
 
-/* Take one ring, the first from where the last pass ended. The program that rang, or NULL. */
+/* Takes one ring, starting after the last one taken. Returns the program that rang, or NULL. */
 static struct gate_watch *bells_pass(struct gate *gate, const struct gate_watched_vgpu *watched,
 				     bool *is_news)
 {
@@ -368,7 +374,7 @@ static struct gate_watch *bells_pass(struct gate *gate, const struct gate_watche
 	size_t to = count - from > LOOKS_PER_PASS ? from + LOOKS_PER_PASS : count;
 	size_t at = find_rung(watched->bells, from, to);
 
-	if (at == to && to == count) { /* and then from the first one on */
+	if (at == to && to == count) { /* continue at the first doorbell */
 		to = count > LOOKS_PER_PASS ? from + LOOKS_PER_PASS - count : from;
 		at = find_rung(watched->bells, 0, to);
 	}
@@ -404,7 +410,7 @@ static enum gate_pass vgpu_pass(struct gate *gate, const struct gate_watched_vgp
 											: GATE_PASS_SILENT;
 }
 
-/* A table that was not seen before: channels may have other places in it. Rounds that are under way begin again. */
+/* A new table: channels may have other indexes. Rounds that are under way start again. */
 static void table_begin(const struct gate_table *table)
 {
 	for (size_t i = 0; i < table->vgpu_count; i++)
@@ -426,7 +432,7 @@ static void table_begin(const struct gate_table *table)
 enum gate_pass gate_pass(struct gate *gate, struct gate_table *table)
 {
 	bool is_clock_pass = ++gate->passes % SPINS_PER_CLOCK == 0;
-	/* Pairs with gate_publish_less: whoever finds the new generation finds which program is gone. */
+	/* Pairs with gate_publish_less: a poller that sees the new generation sees which program is gone. */
 	uint64_t generation = atomic_load_explicit(&table->generation, memory_order_acquire);
 	enum gate_pass found = GATE_PASS_SILENT;
 
@@ -443,7 +449,7 @@ enum gate_pass gate_pass(struct gate *gate, struct gate_table *table)
 	return found;
 }
 
-/* Sleep until `us` have passed or the house wants something; forever if us is 0. */
+/* Sleeps until `us` have passed or `want` changes; without limit if us is 0. */
 static void rest(struct gate *gate, uint32_t want, uint64_t us)
 {
 	struct timespec limit = { (time_t)(us / 1000000), (long)(us % 1000000) * 1000 };
@@ -451,7 +457,7 @@ static void rest(struct gate *gate, uint32_t want, uint64_t us)
 	syscall(SYS_futex, &gate->want, FUTEX_WAIT_PRIVATE, want, us ? &limit : NULL, NULL, 0);
 }
 
-/* How long to sleep before the next look, when nobody has rung for so long. */
+/* The time to sleep before the next pass, if the last ring was quiet_us ago. */
 static uint64_t rest_us(const struct gate_rest *rest, uint64_t quiet_us)
 {
 	if (quiet_us < rest->awake_us)
@@ -479,7 +485,7 @@ static void answer_house(struct gate *gate, uint32_t want)
 {
 	if (atomic_load_explicit(&gate->seen, memory_order_relaxed) == want)
 		return;
-	/* Pairs with gate_sync's acquire: this pass used nothing older than `want`. */
+	/* Pairs with gate_sync's acquire: this pass used no state older than `want`. */
 	atomic_store_explicit(&gate->seen, want, memory_order_release);
 	syscall(SYS_futex, &gate->seen, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
@@ -490,10 +496,11 @@ void *gate_poller_main(void *arg)
 	uint64_t last_ring_ns = gate->now_ns = bf_now_ns();
 
 	prctl(PR_SET_NAME, "belfry-gate");
-	prctl(PR_SET_TIMERSLACK, 1); /* doze_us means doze_us, not 50 us more */
+	prctl(PR_SET_TIMERSLACK, 1); /* the default slack would add 50 us to doze_us */
 	gate_traps_signal(&gate->traps, &gate->want);
 	while (!atomic_load_explicit(&gate->is_ending, memory_order_acquire)) {
-		/* want before table: a table published before want was raised is the one used here. */
+		/* Load want before table: a table published before want was raised is then used in this
+		 * pass. */
 		uint32_t want = atomic_load_explicit(&gate->want, memory_order_acquire);
 		struct gate_table *table = atomic_load_explicit(&gate->table, memory_order_acquire);
 		bool is_trapped = gate_traps_are_armed(&gate->traps); /* before the pass */
@@ -517,7 +524,7 @@ void *gate_poller_main(void *arg)
 			rest(gate, want,
 			     is_trapped && is_all_returned(table) ? gate->rest.net_us
 								  : rest_us(&gate->rest, quiet_us));
-			gate->passes = SPINS_PER_CLOCK - 1; /* time has passed: look at the clock next */
+			gate->passes = SPINS_PER_CLOCK - 1; /* read the clock in the next pass */
 		}
 	}
 	return NULL;
