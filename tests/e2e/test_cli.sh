@@ -338,9 +338,9 @@ for way in 'run --gpu soft' 'run --gpu soft:1' 'soft run'; do
 	well "$BELFRY_RUNTIME_DIR/soft-default" "$BELFRY" $way -- sh -c 'echo $BELFRY_SOFT_DIR'
 done
 for mismatch in gpus=1 sms=16 mem=1G rate=1M pace=off; do
-	expect 1 'one that is different runs already' "$BELFRY" run --soft "$mismatch" -- true
-	expect 1 'one that is different runs already' env BELFRY_SOFT="$mismatch" "$BELFRY" soft run -- true
-	expect 1 'one that is different runs already' "$BELFRY" create --soft "$mismatch" one
+	expect 1 'one with another configuration is running' "$BELFRY" run --soft "$mismatch" -- true
+	expect 1 'one with another configuration is running' env BELFRY_SOFT="$mismatch" "$BELFRY" soft run -- true
+	expect 1 'one with another configuration is running' "$BELFRY" create --soft "$mismatch" one
 done
 expect 1 'the software GPU has fewer' "$BELFRY" run --gpu soft:2 -- true
 expect 1 'the software GPU has fewer' env BELFRY_GPU=soft:2 "$BELFRY" run -- true

@@ -1,11 +1,12 @@
-/* Private to the room. */
+/* Private to the module. */
 #ifndef BELFRY_SOFT_ALONE_H
 #define BELFRY_SOFT_ALONE_H
 
 #include <stdbool.h>
 
-/* A socket has no ioctls and no mmap of ours, so one that was refused says that no warden stands before this process.
- * That does not change while the process lives: filters come before the program does. */
+/* A socket supports neither these ioctls nor mmap, so a refused one shows that no warden supervises this
+ * process. That never changes in the life of a process, because the filter is installed before the program
+ * starts. */
 extern _Atomic bool link_is_alone;
 
 #endif

@@ -1,5 +1,5 @@
-/* Every request brings a socket of its own for the answer: processes and threads that share a device file never take
- * each other's answers, and one who gives up leaves nothing behind in the file. */
+/* Every request carries its own socket for the answer. So processes and threads that share a device file
+ * never receive each other's answers, and an abandoned request leaves nothing in the file. */
 #include "soft/link/ask.h"
 
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/own.h"
+#include "base/retry.h"
 #include "soft/link/wire.h"
 
 enum { CONNECT_LIMIT_S = 20 };
@@ -40,7 +41,7 @@ static int take_answer(int sock, struct ask *a)
 	size_t body = (size_t)a->request.arg_bytes + a->request.params_bytes;
 
 	if (got == 0 || got == -ECONNRESET)
-		return -ENODEV; /* its end was closed unanswered: whoever had it is gone */
+		return -ENODEV; /* closed without an answer: the other side has ended */
 	if (got < 0)
 		return (int)got;
 	if (files.count == 1)
@@ -62,7 +63,7 @@ int ask(int sock, struct ask *a)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return -errno;
 	rc = send_request(sock, a, pair[1]);
-	/* The message has its own; ours would keep the pair open when the other side dies. */
+	/* The message holds its own reference. This one would keep the pair open if the other side died. */
 	close(pair[1]);
 	if (!rc)
 		rc = take_answer(pair[0], a);
@@ -85,9 +86,7 @@ int ask_connect(const char *folder)
 		return -ENAMETOOLONG;
 	if (sock < 0)
 		return -errno;
-	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* a full queue; not a lost one */
-	do
-		rc = connect(sock, (const struct sockaddr *)&address, sizeof(address));
-	while (rc && errno == EINTR);
+	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* for a full queue */
+	rc = bf_retry(connect(sock, (const struct sockaddr *)&address, sizeof(address)));
 	return rc ? -errno : bf_take_fd(&sock);
 }

@@ -1,5 +1,5 @@
-/* Driver calls. Under the warden they are what they are on a real GPU, ioctls that are answered by somebody else;
- * without one they are messages. */
+/* Driver calls. Under a warden they are ioctls, as on a real GPU, and the warden answers them. Without one
+ * they are messages. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static const struct rm_layout *layout(void)
 	return rm_layout_find(SOFT_DRIVER_VERSION);
 }
 
-/* How many bytes the argument points to. 0 in the argument of an allocation means: as many as the class takes. */
+/* Size of the parameters that the argument points to. In an allocation, 0 means the default of the class. */
 static uint32_t params_bytes(const struct rm_call *call)
 {
 	int usual;
@@ -50,7 +50,7 @@ static int send_call(int fd, pid_t on_behalf, const struct rm_call *call, void *
 
 	if (a.request.arg_bytes > SOFT_ARG_MAX || a.request.params_bytes > SOFT_PARAMS_MAX)
 		return -EINVAL;
-	/* A number that is no file is left out; the driver says what is wrong with the call then. */
+	/* An invalid descriptor is left out; the driver then reports the error. */
 	if (call->fd >= 0 && fcntl(call->fd, F_GETFD) >= 0)
 		a.files[a.file_count++] = call->fd;
 	rc = ask(fd, &a);
@@ -59,8 +59,8 @@ static int send_call(int fd, pid_t on_behalf, const struct rm_call *call, void *
 	return rc;
 }
 
-/* The older of two controls keeps its list behind a second pointer, which a message cannot carry; the newer one has
- * the list in itself and the same meaning. */
+/* The older of two controls has its list behind a second pointer, which a message cannot carry. The newer one
+ * contains the list and means the same. */
 static int call_fb_info(int fd, pid_t on_behalf, struct rm_arg_control *arg)
 {
 	const struct rm_layout *l = layout();

@@ -1,4 +1,4 @@
-/* "gpus=2,sms=16,mem=4G": what a software GPU is to be like. */
+/* Parses "gpus=2,sms=16,mem=4G", the configuration of a software GPU. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static int parse_size(const char *what, const char *text, uint64_t min, uint64_t
 	return 0;
 }
 
-/* Thread-instructions are counted in thousands, not in 1024s. */
+/* The units of a rate are powers of 1000, not of 1024. */
 static int parse_rate(const char *text, uint64_t *rate, struct bf_error *err)
 {
 	static const char units[] = "KMGT";
@@ -141,7 +141,8 @@ int link_config_parse(const char *text, struct link_config *config, struct bf_er
 	return rc;
 }
 
-/* As it would be written: 4G, not 4294967296. `step` is from one unit to the next. */
+/* Formats a number as the configuration has it: 4G, not 4294967296. `step` is the factor between two
+ * units. */
 static const char *format_count(uint64_t value, uint64_t step, char *to, size_t room)
 {
 	static const char units[] = "KMGT";

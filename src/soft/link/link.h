@@ -1,6 +1,6 @@
-/* link: how a process reaches the software GPU: finds or starts it, opens its device files, makes calls and maps
- * memory through them. Used by libcuda.so.1, by the warden's device and by tests. It keeps no state but the files
- * it hands out, prints nothing and never touches the caller's signals. */
+/* link: access to the software GPU. It finds or starts the server, opens device files, and makes calls and
+ * maps memory through them. Used by libcuda.so.1, by the warden's device and by tests. It keeps no state
+ * except the files it returns, prints nothing and never changes the caller's signals. */
 #ifndef BELFRY_SOFT_LINK_H
 #define BELFRY_SOFT_LINK_H
 
@@ -12,53 +12,56 @@
 #include "base/error.h"
 #include "soft/abi.h"
 
-/* "gpus=2,sms=16,mem=4G,rate=20M,pace=off,cores=2,linger=10,name=default"; what is left out is as in link_default.
- * Errors name the part that is wrong and what would be right. */
+/* "gpus=2,sms=16,mem=4G,rate=20M,pace=off,cores=2,linger=10,name=default". Unset fields take their values
+ * from link_default. Errors name the invalid field and the valid values. */
 struct link_config {
-	uint32_t gpus, sms, cores; /* cores 0: all there are */
+	uint32_t gpus, sms, cores; /* cores 0: all of the host */
 	uint64_t mem_bytes, rate;
 	bool is_paced;
-	uint32_t linger_s; /* how long it stays when nobody uses it */
-	char name[32];	   /* which of a user's software GPUs; others of the same name are the same one */
-	bool is_given;	   /* anything but name was said: an already running one must be like this */
+	uint32_t linger_s; /* how long the server stays without users */
+	char name[32];	   /* names one of a user's software GPUs; the same name is the same GPU */
+	bool is_given;	   /* a field other than name was set: a running server must match */
 };
 extern const struct link_config link_default;
 int link_config_parse(const char *text, struct link_config *config, struct bf_error *err);
 int link_config_format(const struct link_config *config, char *to, size_t room);
 
-/* The folder of the software GPU of this name: its socket and its log. From BELFRY_SOFT_DIR if that is set, else
- * below the runtime folder. */
+/* The directory of the software GPU with this name, for its socket and its log: BELFRY_SOFT_DIR if set, else
+ * below the runtime directory. */
 int link_folder(const char *name, char *to, size_t room, struct bf_error *err);
-/* Find it, or start it: `server` is the path of belfry-soft. When this returns 0 it answers at its socket. */
+/* Finds or starts the server; `server` is the path of belfry-soft. When this returns 0, it answers at its
+ * socket. */
 int link_start(const char *server, const struct link_config *config, char *folder, size_t room,
 	       struct bf_error *err);
 
-/* A device file (SOFT_FILE_*), or -errno: -ENOENT and -ECONNREFUSED if nobody is there, -ENODEV if there is no such
- * GPU. Of every other call here: -ENODEV if the software GPU has ended, or the process's supervisor. */
+/* Opens a device file (SOFT_FILE_*). Returns it or -errno: -ENOENT and -ECONNREFUSED if there is no server,
+ * -ENODEV if there is no such GPU. All other functions return -ENODEV if the server, or the supervisor of the
+ * process, has ended. */
 int link_open(const char *folder, uint32_t file);
-/* The same in two steps. A connection stays with the software GPU that it was made to, whatever becomes of the folder.
- * Several threads may open files from one. */
+/* The same in two steps. A connection stays with its server, whatever happens to the directory. Several
+ * threads may open files from one connection. */
 int link_connect(const char *folder);
 int link_open_from(int connection, uint32_t file);
-/* As ioctl: 0 or -errno; the status is in the argument. Parameters that the argument points to are carried along.
- * In a supervised process the call is really made as an ioctl, and the warden answers it. */
+/* Like ioctl: 0 or -errno; the status is in the argument. Parameters that the argument points to are sent
+ * along. In a supervised process this is an ioctl, and the warden answers it. */
 int link_call(int fd, uint32_t nr, void *arg, uint32_t size);
-/* The same, always as a message; on behalf of a process if not 0. */
+/* The same, always as a message; for the process on_behalf if that is not 0. */
 int link_call_for(int fd, pid_t on_behalf, uint32_t nr, void *arg, uint32_t size);
-/* As mmap of the file (MAP_SHARED), at `at` if that is not NULL (MAP_FIXED). MAP_FAILED and errno. */
+/* Like mmap of the file (MAP_SHARED), at `at` if that is not NULL (MAP_FIXED). MAP_FAILED and errno on
+ * failure. */
 void *link_map(int fd, void *at, size_t bytes, int prot, uint64_t offset);
-/* Always as a message: the memory itself, as a file; -errno. -EOPNOTSUPP for a map that was prepared with an offset:
- * offsets of the file would not be those of the map. */
+/* Always a message: returns the memory as a file, or -errno. -EOPNOTSUPP for a map that was prepared with an
+ * offset, because offsets of the file would differ from those of the map. */
 int link_map_file(int fd, pid_t on_behalf, size_t bytes, uint64_t offset);
 int link_what_is(int fd, uint64_t inode); /* SOFT_FILE_*, -ENOENT, or another -errno */
-/* As long as the file is open, calls of root's descendants (not of root itself) are taken from us only. As often as
- * wanted on one file. -EPERM if we are supervised ourselves, -EBUSY if root is another supervisor's or below one of
- * those, -EINVAL if we are below it. */
+/* As long as the file is open, calls of root's descendants (not of root itself) are accepted only from this
+ * process. May be repeated on one file. -EPERM if this process is supervised itself, -EBUSY if root has
+ * another supervisor or is below such a root, -EINVAL if this process is below root. */
 int link_supervise(int fd, pid_t root);
 int link_status(const char *folder, struct soft_status *status, struct bf_error *err);
 int link_stop(const char *folder, struct bf_error *err);
 
-/* After a store to the bell's token word: wake the GPU if it sleeps. */
+/* Call it after a store to the token word of a doorbell: wakes the GPU if it sleeps. */
 void link_rang(volatile uint32_t *bell);
 
 #endif

@@ -12,7 +12,7 @@
 #include "soft/link/ask.h"
 #include "soft/link/link.h"
 
-/* The memory, and where in it the map that was prepared on the file begins. */
+/* Requests the memory, and the offset in it of the map that was prepared on the file. */
 static int ask_map(int fd, pid_t on_behalf, size_t bytes, uint64_t offset, uint64_t *base)
 {
 	struct ask a = { .request = { .kind = SOFT_REQUEST_MAP,
@@ -35,7 +35,7 @@ int link_map_file(int fd, pid_t on_behalf, size_t bytes, uint64_t offset)
 	uint64_t base;
 	cleanup_close int file = ask_map(fd, on_behalf, bytes, offset, &base);
 
-	/* Whoever maps it would find the memory's beginning instead. */
+	/* Mapping the file would start at offset 0 instead. */
 	if (file >= 0 && base)
 		return -EOPNOTSUPP;
 	return bf_take_fd(&file);
@@ -47,7 +47,8 @@ static void *fail(int code)
 	return MAP_FAILED;
 }
 
-/* In its place at once: MAP_FIXED of a file that refuses would leave a hole that another thread may take. */
+/* mremap replaces the mapping in one step. A failed mmap with MAP_FIXED would leave a hole that another
+ * thread may take. */
 static void *move(void *from, void *at, size_t bytes)
 {
 	void *moved;
@@ -86,8 +87,9 @@ void *link_map(int fd, void *at, size_t bytes, int prot, uint64_t offset)
 	return mmap(at, bytes, prot, MAP_SHARED | (at ? MAP_FIXED : 0), file, (off_t)(base + offset));
 }
 
-/* The other side stores SLEEPING, then looks at the token word once more and sleeps if it has not changed; so either
- * it sees our token or we see it sleeping. */
+/* The GPU's front end stores SLEEPING (a full barrier), then reads the rings, and sleeps if it finds nothing
+ * new. The program stores GP_PUT before it rings. So either the front end sees that GP_PUT, or this thread
+ * sees SLEEPING. */
 void link_rang(volatile uint32_t *bell)
 {
 	_Atomic uint32_t *sleeping = (_Atomic uint32_t *)(uintptr_t)(bell + SOFT_BELL_SLEEPING / 4);

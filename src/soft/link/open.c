@@ -1,4 +1,4 @@
-/* Device files, and what is asked of the software GPU as a whole. */
+/* Device files, and requests to the software GPU as a whole. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "soft/link/ask.h"
 #include "soft/link/link.h"
 
-/* That of root's belfryd, which it shares with others. */
+/* Whether the directory belongs to root's belfryd, which shares it with other users. */
 static bool is_roots(const char *folder)
 {
 	struct stat st;
@@ -33,10 +33,11 @@ int link_folder(const char *name, char *to, size_t room, struct bf_error *err)
 			return rc;
 		length = snprintf(to, room, "%s/soft-%s", above, name);
 	}
-	/* 108 bytes are what a socket's path may have. */
+	/* The limit of sockaddr_un.sun_path is 108 bytes. */
 	if (length < 0 || (size_t)length >= room || (size_t)length + sizeof("/socket") > 108)
-		return bf_fail(err, ENAMETOOLONG,
-			       "folder of the software GPU: its path is too long; set BELFRY_SOFT_DIR");
+		return bf_fail(
+			err, ENAMETOOLONG,
+			"directory of the software GPU: the path is too long; set BELFRY_SOFT_DIR to a shorter one");
 	return given && *given && is_roots(to) ? 0 : bf_own_folder(to, "BELFRY_SOFT_DIR", err);
 }
 
@@ -72,7 +73,7 @@ static int ask_plain(int fd, struct ask *a)
 {
 	int rc = ask(fd, a);
 
-	drop_file(a); /* none was asked for */
+	drop_file(a); /* no file was requested */
 	return rc;
 }
 

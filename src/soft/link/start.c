@@ -1,4 +1,5 @@
-/* Find the software GPU, or start it: one of a name for all of a user's programs, child of none of them. */
+/* Finds or starts the server of the software GPU. There is one for each name and user, and it is no child of
+ * the programs that use it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,13 +14,15 @@
 
 #include "base/clock.h"
 #include "base/own.h"
+#include "base/retry.h"
 #include "soft/link/link.h"
 
 extern char **environ;
 
 enum { START_LIMIT_MS = 5000, READY_FD = 3, CONFIG_MAX = 256 };
 
-/* Held while one looks for it and starts it; the server takes it too, to end when nobody is looking. */
+/* Held while a process looks for the server and starts it. The server takes it before it ends, so that it
+ * does not end while a process is looking for it. */
 static int lock_folder(const char *folder, struct bf_error *err)
 {
 	char path[128];
@@ -30,9 +33,7 @@ static int lock_folder(const char *folder, struct bf_error *err)
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return bf_fail(err, errno, "%s: %s", path, strerror(errno));
-	do
-		rc = flock(fd, LOCK_EX);
-	while (rc && errno == EINTR);
+	rc = bf_retry(flock(fd, LOCK_EX));
 	return rc ? bf_fail(err, errno, "%s: cannot be locked: %s", path, strerror(errno)) : bf_take_fd(&fd);
 }
 
@@ -60,12 +61,12 @@ static int check_running(const struct soft_status *status, const struct link_con
 	link_config_format(&running, text, sizeof(text));
 	return bf_fail(
 		err, EBUSY,
-		"software GPU '%s': one that is different runs already (%s); end it with `belfry soft stop "
-		"--soft name=%s`, or give yours another name",
+		"software GPU '%s': one with another configuration is running (%s); stop it with `belfry soft stop "
+		"--soft name=%s`, or use another name",
 		config->name, text, config->name);
 }
 
-/* What preloads libraries into the program is not for the server. */
+/* Variables that preload libraries into the program must not affect the server. */
 static char **make_environment(void)
 {
 	size_t count = 0, kept = 0;
@@ -80,8 +81,8 @@ static char **make_environment(void)
 	return copy;
 }
 
-/* Its signals as they are at first, its own session, its output in the log. The files it inherits beyond these it
- * closes itself. */
+/* Default signals, a session of its own, output to the log. The server closes all other inherited files
+ * itself. */
 static int prepare(posix_spawn_file_actions_t *actions, posix_spawnattr_t *attr, const char *log, int ready)
 {
 	sigset_t all, none;
@@ -95,7 +96,7 @@ static int prepare(posix_spawn_file_actions_t *actions, posix_spawnattr_t *attr,
 		rc = posix_spawnattr_setsigdefault(attr, &all);
 	if (!rc)
 		rc = posix_spawnattr_setsigmask(attr, &none);
-	if (!rc) /* first: one of the numbers below may be this one's */
+	if (!rc) /* first, because the pipe may have one of the numbers below */
 		rc = posix_spawn_file_actions_adddup2(actions, ready, READY_FD);
 	if (!rc)
 		rc = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
@@ -107,8 +108,8 @@ static int prepare(posix_spawn_file_actions_t *actions, posix_spawnattr_t *attr,
 	return rc;
 }
 
-/* The process that is started leaves a child behind and ends at once: it is waited for here, by its number, and the
- * child is nobody's of ours. */
+/* The started process forks and ends at once. It is waited for here by its PID, and its child is no child of
+ * this process. */
 static int spawn(const char *server, const char *config, const char *folder, const char *log, int ready)
 {
 	const char *const argv[] = { server, "--daemon",   "--config", config, "--folder",
@@ -135,9 +136,8 @@ static int spawn(const char *server, const char *config, const char *folder, con
 	posix_spawn_file_actions_destroy(&actions);
 	if (rc)
 		return rc;
-	/* ECHILD: the program waits for all its children, or ignores them. */
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
+	/* ECHILD: the program waits for all its children, or ignores SIGCHLD. */
+	(void)bf_retry(waitpid(pid, NULL, 0));
 	return 0;
 }
 
@@ -154,7 +154,7 @@ static void last_line(const char *log, char *line, size_t room)
 	}
 }
 
-/* One byte says that it answers; the end of the pipe without one, that it has ended. */
+/* One byte means that the server answers. End of file without it means that the server has ended. */
 static int wait_ready(int pipe_end)
 {
 	uint64_t until_ns = bf_now_ns() + START_LIMIT_MS * 1000000ull;
@@ -172,7 +172,7 @@ static int wait_ready(int pipe_end)
 	return -ETIMEDOUT;
 }
 
-/* Above those that the child's own are put at, whatever the program has closed. */
+/* Above the numbers that the child uses, also if the program has closed those. */
 static int make_pipe(int ends[2])
 {
 	if (pipe2(ends, O_CLOEXEC))
@@ -201,7 +201,7 @@ static int start(const char *server, const struct link_config *config, const cha
 
 	snprintf(log, sizeof(log), "%s/log", folder);
 	if (link_config_format(config, text, sizeof(text)))
-		return bf_fail(err, EINVAL, "software GPU: its configuration is too long");
+		return bf_fail(err, EINVAL, "software GPU: the configuration is too long");
 	rc = make_pipe(ends);
 	if (rc)
 		return bf_fail(err, -rc, "software GPU: %s", strerror(-rc));
@@ -233,7 +233,7 @@ int link_start(const char *server, const struct link_config *config, char *folde
 		return lock;
 	rc = link_status(folder, &status, err);
 	if (rc == -EPERM)
-		return 0; /* it runs, and talks to the warden of this process only */
+		return 0; /* the server runs, and only the warden of this process may talk to it */
 	if (!rc)
 		return check_running(&status, config, err);
 	if (rc != -ENOENT && rc != -ECONNREFUSED && rc != -ENODEV)

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/retry.h"
+
 void wire_close_files(struct wire_files *files)
 {
 	for (unsigned i = 0; i < files->count; i++)
@@ -34,14 +36,12 @@ int wire_send(int sock, struct iovec *parts, size_t count, const struct wire_fil
 		head->cmsg_len = CMSG_LEN(bytes);
 		memcpy(CMSG_DATA(head), files->fd, bytes);
 	}
-	do
-		sent = sendmsg(sock, &msg, flags | MSG_NOSIGNAL);
-	while (sent < 0 && errno == EINTR);
+	sent = bf_retry(sendmsg(sock, &msg, flags | MSG_NOSIGNAL));
 	return sent < 0 ? -errno : 0;
 }
 
-/* What came beside the bytes. Files that do not fit are closed here: `room` has place for more than are allowed, so
- * that one too many is seen and not lost. */
+/* Reads control messages. The control buffer has space for more files than are allowed, so that excess files
+ * are received and closed here. */
 static bool take_control(struct msghdr *msg, struct wire_files *files, struct ucred *from)
 {
 	bool is_too_many = false;
@@ -85,9 +85,7 @@ ssize_t wire_receive(int sock, struct iovec *parts, size_t count, struct wire_fi
 	files->count = 0;
 	if (from)
 		memset(from, 0, sizeof(*from));
-	do
-		got = recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC);
-	while (got < 0 && errno == EINTR);
+	got = bf_retry(recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC));
 	if (got < 0)
 		return -errno;
 	is_whole = take_control(&msg, files, from);

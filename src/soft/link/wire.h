@@ -1,4 +1,4 @@
-/* One message with files on a SOCK_SEQPACKET socket. Both sides of the software GPU's interface use it. */
+/* One message with files on a SOCK_SEQPACKET socket, for both sides of the software GPU's interface. */
 #ifndef BELFRY_SOFT_WIRE_H
 #define BELFRY_SOFT_WIRE_H
 
@@ -15,10 +15,10 @@ struct wire_files {
 	unsigned count;
 };
 
-/* 0 or -errno. `flags` are sendmsg's; SIGPIPE is never raised. */
+/* Returns 0 or -errno. `flags` are those of sendmsg; SIGPIPE is never raised. */
 int wire_send(int sock, struct iovec *parts, size_t count, const struct wire_files *files, int flags);
-/* Bytes or -errno; -EMSGSIZE if it was more than fits, in bytes or files. Files received are the caller's to close.
- * `from` may be NULL; it needs SO_PASSCRED, and is all zeros without. */
+/* Returns the length or -errno; -EMSGSIZE for too many bytes or files. The caller closes received files.
+ * `from` may be NULL; it needs SO_PASSCRED, and is zero without. */
 ssize_t wire_receive(int sock, struct iovec *parts, size_t count, struct wire_files *files,
 		     struct ucred *from, int flags);
 void wire_close_files(struct wire_files *files);
