@@ -1,4 +1,4 @@
-/* What is told of memory: how much there is, and who has it. */
+/* Reports memory: how much there is, and which processes use it. */
 #include "soft/driver/state.h"
 
 enum {
@@ -19,15 +19,15 @@ uint32_t told_fb_info(struct control_site *site)
 	uint64_t used = hw_gpu_used_bytes(site->driver->gpus[site->object->gpu]);
 	uint32_t count;
 
-	if (site->bytes != layout->fb_info_size || get32(site->params) > layout->fb_info_max)
+	if (site->bytes != layout->fb_info_size || bf_get32(site->params) > layout->fb_info_max)
 		return RM_ERR_INVALID_ARGUMENT;
-	count = get32(site->params);
+	count = bf_get32(site->params);
 	for (uint32_t i = 0; i < count; i++) {
 		uint8_t *entry = site->params + layout->fb_info_list + 8 * (size_t)i;
-		enum rm_fb_meaning meaning = rm_fb_meaning(get32(entry));
+		enum rm_fb_meaning meaning = rm_fb_meaning(bf_get32(entry));
 		uint64_t bytes = meaning == RM_FB_TOTAL ? total : meaning == RM_FB_FREE ? total - used : 0;
 
-		put32(entry + 4, get32(entry) == FB_BUS_WIDTH ? BUS_WIDTH : (uint32_t)(bytes >> 10));
+		bf_put32(entry + 4, bf_get32(entry) == FB_BUS_WIDTH ? BUS_WIDTH : (uint32_t)(bytes >> 10));
 	}
 	return RM_OK;
 }
@@ -44,12 +44,13 @@ static bool has_kind(const struct client *client, uint32_t gpu, unsigned kinds)
 static bool is_listed(const uint8_t *table, uint32_t count, uint32_t pid)
 {
 	for (uint32_t i = 0; i < count; i++)
-		if (get32(table + 4 * (size_t)i) == pid)
+		if (bf_get32(table + 4 * (size_t)i) == pid)
 			return true;
 	return false;
 }
 
-/* Those who have a subdevice of this GPU, or, asked for any other class, a channel on it (subdevice_ctrl_gpu_kernel.c). */
+/* The processes with a subdevice of this GPU or, for any other class, with a channel on it
+ * (subdevice_ctrl_gpu_kernel.c). */
 uint32_t told_pids(struct control_site *site)
 {
 	const struct rm_layout *layout = site->driver->layout;
@@ -57,9 +58,9 @@ uint32_t told_pids(struct control_site *site)
 	uint32_t count = 0;
 	unsigned kinds;
 
-	if (site->bytes != layout->pids_size || get32(site->params + PIDS_TYPE_AT))
+	if (site->bytes != layout->pids_size || bf_get32(site->params + PIDS_TYPE_AT))
 		return RM_ERR_INVALID_ARGUMENT;
-	kinds = get32(site->params + PIDS_CLASS_AT) == 0x2080 ? OBJECT_SUBDEVICE : OBJECT_CHANNEL;
+	kinds = bf_get32(site->params + PIDS_CLASS_AT) == 0x2080 ? OBJECT_SUBDEVICE : OBJECT_CHANNEL;
 	pthread_mutex_lock(&site->driver->lock);
 	list_each(link, &site->driver->clients)
 	{
@@ -67,11 +68,11 @@ uint32_t told_pids(struct control_site *site)
 
 		if (count < layout->pids_max && !is_listed(table, count, (uint32_t)client->pid) &&
 		    has_kind(client, site->object->gpu, kinds))
-			put32(table + 4 * (size_t)count++, (uint32_t)client->pid);
+			bf_put32(table + 4 * (size_t)count++, (uint32_t)client->pid);
 	}
 	pthread_mutex_unlock(&site->driver->lock);
 	memset(table + 4 * (size_t)count, 0, 4 * (size_t)(layout->pids_max - count));
-	put32(site->params + layout->pids_count, count);
+	bf_put32(site->params + layout->pids_count, count);
 	return RM_OK;
 }
 
@@ -79,8 +80,8 @@ struct use {
 	uint64_t private_bytes, owned_bytes, duped_bytes;
 };
 
-/* As the driver counts (gpu_rmapi.c): memory of one name is private; of several, the first owns it and the others
- * have it duplicated; when the owner lets go, the next one owns it. */
+/* Counts as the driver does (gpu_rmapi.c): memory with one handle is private. Of several handles, the first
+ * owns the memory and the others duplicate it; when the owner is freed, the next one owns it. */
 static void add_object(const struct object *object, struct use *use)
 {
 	const struct list *holders = &object->memory.block->holders;
@@ -108,7 +109,7 @@ static struct use use_of(struct driver *driver, uint32_t pid, uint32_t gpu)
 {
 	struct use use = { 0 };
 
-	pthread_mutex_lock(&driver->lock); /* for one at a time: others wait for it */
+	pthread_mutex_lock(&driver->lock); /* released between entries, so that other calls can proceed */
 	list_each(link, &driver->clients)
 	{
 		struct client *client = list_of(link, struct client, of_driver);
@@ -125,17 +126,18 @@ uint32_t told_pid_info(struct control_site *site)
 	const struct rm_layout *layout = site->driver->layout;
 	uint32_t count;
 
-	if (site->bytes != layout->pid_info_size || get32(site->params) > layout->pid_info_max)
+	if (site->bytes != layout->pid_info_size || bf_get32(site->params) > layout->pid_info_max)
 		return RM_ERR_INVALID_ARGUMENT;
-	count = get32(site->params);
+	count = bf_get32(site->params);
 	for (uint32_t i = 0; i < count; i++) {
 		uint8_t *entry = site->params + layout->pid_info_list + (size_t)i * layout->pid_info_stride;
-		struct use use = use_of(site->driver, get32(entry), site->object->gpu);
+		struct use use = use_of(site->driver, bf_get32(entry), site->object->gpu);
 
-		put32(entry + INFO_RESULT_AT, get32(entry + INFO_INDEX_AT) ? RM_ERR_NOT_SUPPORTED : RM_OK);
-		put64(entry + layout->pid_info_private, use.private_bytes);
-		put64(entry + layout->pid_info_owned, use.owned_bytes);
-		put64(entry + layout->pid_info_duped, use.duped_bytes);
+		bf_put32(entry + INFO_RESULT_AT,
+			 bf_get32(entry + INFO_INDEX_AT) ? RM_ERR_NOT_SUPPORTED : RM_OK);
+		bf_put64(entry + layout->pid_info_private, use.private_bytes);
+		bf_put64(entry + layout->pid_info_owned, use.owned_bytes);
+		bf_put64(entry + layout->pid_info_duped, use.duped_bytes);
 	}
 	return RM_OK;
 }
@@ -174,7 +176,8 @@ static void add_groups(struct soft_status *status, const struct client *client)
 				add_group(status, client, object->channel.group);
 }
 
-/* Under the lock. Who has channels, how long they had the GPU, and what memory they named on it. */
+/* Call with the lock held. Reports the processes with channels, their GPU time, and the memory they have on
+ * the GPU. */
 void told_users(struct driver *driver, struct soft_status *status)
 {
 	list_each(link, &driver->clients) add_groups(status, list_of(link, struct client, of_driver));

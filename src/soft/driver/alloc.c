@@ -1,5 +1,5 @@
-/* ALLOC and FREE. What is made is made first, without the lock, and then put into the tables if there is still a place
- * for it. */
+/* ALLOC and FREE. An object is created without the lock, and then entered into the tables if its parent still
+ * exists. */
 #include "soft/driver/state.h"
 
 typedef uint32_t make_fn(struct site *site, uint32_t gpu, struct object **object);
@@ -25,7 +25,7 @@ static uint32_t make_device(struct site *site, uint32_t gpu, struct object **obj
 
 	if (call->params_bytes && call->params_bytes != layout->device_size)
 		return RM_ERR_INVALID_ARGUMENT;
-	gpu = call->params_bytes ? get32(call->params + layout->device_instance) : 0;
+	gpu = call->params_bytes ? bf_get32(call->params + layout->device_instance) : 0;
 	if (gpu >= site->driver->config.gpus)
 		return RM_ERR_INVALID_DEVICE;
 	return make_object(site, gpu, OBJECT_DEVICE, object);
@@ -36,7 +36,7 @@ static uint32_t make_subdevice(struct site *site, uint32_t gpu, struct object **
 	struct call *call = site->call;
 
 	if (call->params_bytes &&
-	    (call->params_bytes != site->driver->layout->subdevice_size || get32(call->params)))
+	    (call->params_bytes != site->driver->layout->subdevice_size || bf_get32(call->params)))
 		return RM_ERR_INVALID_ARGUMENT;
 	return make_object(site, gpu, OBJECT_SUBDEVICE, object);
 }
@@ -50,7 +50,7 @@ enum { PARENT_EVENT = OBJECT_CLIENT | OBJECT_DEVICE | OBJECT_SUBDEVICE | OBJECT_
 
 struct class_row {
 	uint32_t class_id;
-	unsigned parents; /* kinds it may lie under */
+	unsigned parents; /* kinds that its parent may have */
 	make_fn *make;
 };
 
@@ -81,7 +81,7 @@ static const struct class_row *row_find(uint32_t class_id)
 	return NULL;
 }
 
-/* Whether it could be put there now, and on which GPU: before anything large is made. */
+/* Whether the object could be attached now, and to which GPU. Called before anything large is allocated. */
 static uint32_t check_place(struct site *site, unsigned parents, uint32_t *gpu)
 {
 	struct client *client = client_of(site, site->rm.client);
@@ -121,7 +121,7 @@ uint32_t site_attach(struct site *site, struct object *object, uint32_t *handle)
 	if (!status)
 		*handle = object->handle;
 	pthread_mutex_unlock(&site->driver->lock);
-	object_put(object); /* the table has its own, or nobody */
+	object_put(object); /* the table has its own reference, if it was attached */
 	return status;
 }
 
@@ -133,7 +133,7 @@ static uint32_t alloc_client(struct site *site)
 	status = client_new(site, &handle);
 	pthread_mutex_unlock(&site->driver->lock);
 	if (!status)
-		put32(site->call->arg + site->rm.object_at, handle);
+		bf_put32(site->call->arg + site->rm.object_at, handle);
 	return status;
 }
 
@@ -164,7 +164,7 @@ uint32_t site_alloc(struct site *site)
 	}
 	object_put(object);
 	if (!status)
-		put32(site->call->arg + site->rm.object_at, handle);
+		bf_put32(site->call->arg + site->rm.object_at, handle);
 	return status;
 }
 

@@ -1,10 +1,10 @@
-/* One call in: which it is, and where its status goes. */
+/* Dispatches one call, and stores its status. */
 #include <errno.h>
 
 #include "base/log.h"
 #include "soft/driver/state.h"
 
-/* A status, or -1: not one of these. */
+/* Returns a status, or -1 if it is none of these calls. */
 static int64_t dispatch(struct site *site)
 {
 	switch (site->rm.verb) {
@@ -50,7 +50,7 @@ static int64_t dispatch(struct site *site)
 	}
 }
 
-/* The driver takes nearly everything on the control file only (RmIoctl: NV_CTL_DEVICE_ONLY). */
+/* The driver accepts most calls only on the control file (RmIoctl: NV_CTL_DEVICE_ONLY). */
 static bool is_for_control(const struct rm_call *rm)
 {
 	return rm->verb != RM_VERB_OTHER
@@ -65,7 +65,7 @@ int driver_call(struct driver *driver, struct call *call)
 
 	if (rm_decode(call->nr, call->arg_bytes, call->arg, &site.rm))
 		return -EINVAL;
-	/* What came with the call is what counts, not what the argument says of it. */
+	/* The size of the parameters received counts, not the size in the argument. */
 	if (!call->params_bytes)
 		call->params = NULL;
 	if (is_for_control(&site.rm) && call->file->minor != SOFT_FILE_CONTROL)
@@ -77,6 +77,6 @@ int driver_call(struct driver *driver, struct call *call)
 		bf_log(BF_LOG_DEBUG, "process %d: call 0x%x class 0x%x object 0x%x: status 0x%x", call->pid,
 		       call->nr, site.rm.class_id, site.rm.object, (unsigned)status);
 	if (site.rm.status_at >= 0)
-		put32(call->arg + site.rm.status_at, (uint32_t)status);
+		bf_put32(call->arg + site.rm.status_at, (uint32_t)status);
 	return 0;
 }

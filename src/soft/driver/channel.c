@@ -8,7 +8,7 @@ enum {
 	/* NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS */
 	GROUP_ERROR_AT = 0,
 	GROUP_SPACE_AT = 8,
-	/* NV_CHANNEL_ALLOC_PARAMS: what rm/rm.h does not list */
+	/* NV_CHANNEL_ALLOC_PARAMS: fields that rm/rm.h does not list */
 	CHANNEL_ERROR_AT = 0,
 	CHANNEL_SPACE_AT = 28,
 	CHANNEL_CID_AT = 132,
@@ -29,11 +29,11 @@ static uint32_t make_group(struct driver *driver, uint32_t gpu, uint32_t class_i
 	return RM_OK;
 }
 
-/* What a group's channels take where they do not say themselves. */
+/* Resolves the group's defaults for its channels. */
 static uint32_t resolve_group(struct site *site, struct object *group)
 {
 	const uint8_t *params = site->call->params;
-	uint32_t error = get32(params + GROUP_ERROR_AT), space = get32(params + GROUP_SPACE_AT);
+	uint32_t error = bf_get32(params + GROUP_ERROR_AT), space = bf_get32(params + GROUP_SPACE_AT);
 	struct client *client = client_of(site, site->rm.client);
 	struct object *found;
 
@@ -70,7 +70,6 @@ uint32_t group_alloc(struct site *site, uint32_t gpu, struct object **object)
 	return status;
 }
 
-/* The space it names, else its group's, else the device's default. */
 static struct object *device_of(struct object *object)
 {
 	while (object && object->kind != OBJECT_DEVICE)
@@ -78,6 +77,7 @@ static struct object *device_of(struct object *object)
 	return object;
 }
 
+/* A channel uses the space it names, else its group's, else the device's default. */
 static uint32_t resolve_space(struct client *client, struct object *parent, uint32_t handle,
 			      struct hw_channel_options *options)
 {
@@ -99,10 +99,10 @@ static uint32_t resolve_memory(struct client *client, struct object *parent, con
 {
 	const struct rm_layout *layout = site->driver->layout;
 	const uint8_t *params = site->call->params;
-	uint32_t error = get32(params + CHANNEL_ERROR_AT);
+	uint32_t error = bf_get32(params + CHANNEL_ERROR_AT);
 
-	options->userd = memory_find(client, get32(params + layout->channel_userd_memory));
-	options->userd_offset = get64(params + layout->channel_userd_offset);
+	options->userd = memory_find(client, bf_get32(params + layout->channel_userd_memory));
+	options->userd_offset = bf_get64(params + layout->channel_userd_offset);
 	if (!options->userd)
 		return ERR_NOT_FOUND;
 	if (options->userd_offset % 4 ||
@@ -115,7 +115,7 @@ static uint32_t resolve_memory(struct client *client, struct object *parent, con
 	return error && !options->notifier ? ERR_NOT_FOUND : RM_OK;
 }
 
-/* Everything that the channel is made of, with references. */
+/* Resolves all objects that the channel refers to, and takes references. */
 static uint32_t resolve(struct site *site, struct hw_channel_options *options, struct object **group)
 {
 	const struct rm_layout *layout = site->driver->layout;
@@ -129,9 +129,9 @@ static uint32_t resolve(struct site *site, struct hw_channel_options *options, s
 	parent = object_find(client, site->rm.parent, OBJECT_GROUP | OBJECT_DEVICE);
 	if (!parent)
 		return RM_ERR_INVALID_OBJECT_PARENT;
-	options->ring_address = get64(params + layout->channel_gpfifo_offset);
-	options->ring_entries = get32(params + layout->channel_gpfifo_entries);
-	status = resolve_space(client, parent, get32(params + CHANNEL_SPACE_AT), options);
+	options->ring_address = bf_get64(params + layout->channel_gpfifo_offset);
+	options->ring_entries = bf_get32(params + layout->channel_gpfifo_entries);
+	status = resolve_space(client, parent, bf_get32(params + CHANNEL_SPACE_AT), options);
 	if (!status)
 		status = resolve_memory(client, parent, site, options);
 	if (!status && parent->kind == OBJECT_GROUP)
@@ -195,6 +195,6 @@ uint32_t channel_alloc(struct site *site, uint32_t gpu, struct object **object)
 		status = make_channel(site, gpu, &options, group, object);
 	put_options(&options);
 	if (!status)
-		put32(site->call->params + CHANNEL_CID_AT, hw_channel_token((*object)->channel.hw));
+		bf_put32(site->call->params + CHANNEL_CID_AT, hw_channel_token((*object)->channel.hw));
 	return status;
 }

@@ -1,4 +1,4 @@
-/* Clients: made through a control file, and gone with it. */
+/* Clients are created through a control file and freed with it. */
 #include <stdlib.h>
 
 #include "soft/driver/state.h"
@@ -30,8 +30,8 @@ struct client *client_by_handle(const struct driver *driver, uint32_t handle)
 	return NULL;
 }
 
-/* The driver takes calls for a client through the file it was made with, or one that is tied to that
- * (rmclientValidate, RmIoctl). */
+/* The driver accepts calls for a client through the file that created it, or through a file registered with
+ * that one (rmclientValidate, RmIoctl). */
 struct client *client_of(const struct site *site, uint32_t handle)
 {
 	struct file *file = site->call->file, *speaks = file->control ? file->control : file;
@@ -85,7 +85,7 @@ uint32_t client_new(struct site *site, uint32_t *handle)
 	return RM_OK;
 }
 
-/* Gives back the file's reference. */
+/* Drops the file's reference. */
 void client_free(struct client *client, struct reap *reap)
 {
 	reap->is_all = true;

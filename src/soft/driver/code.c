@@ -1,4 +1,5 @@
-/* Programs for the GPU. The text is copied before it is read: the program that holds the memory may change it. */
+/* Programs for the GPU. The text is copied before it is parsed, because the program can change the memory at
+ * any time. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -7,7 +8,7 @@
 #include "soft/driver/state.h"
 
 #define VARIABLES_MAX (1u << 20)
-#define LOADING_MAX_BYTES (1ull << 30) /* of all texts that are being read at once */
+#define LOADING_MAX_BYTES (1ull << 30) /* for all texts being loaded at the same time */
 
 struct source {
 	struct hw_memory *memory;
@@ -67,7 +68,7 @@ static uint32_t read_code(const struct soft_code_params *params, const uint8_t *
 	return rc == -ENOMEM ? RM_ERR_NO_MEMORY : ERR_INVALID_DATA;
 }
 
-/* So that many programs at once cannot make the driver hold all the host's memory in copies. */
+/* Limits the memory for copies, so that concurrent loads cannot exhaust the host's memory. */
 static bool begin_loading(struct driver *driver, uint64_t bytes)
 {
 	bool may_begin;
@@ -136,7 +137,7 @@ uint32_t code_settle(struct object *object)
 
 	if (rc)
 		return rc == -EEXIST ? ERR_NAME_TAKEN : RM_ERR_NO_MEMORY;
-	hw_code_put(object->code.hw); /* the space has its own */
+	hw_code_put(object->code.hw); /* the space has its own reference */
 	object->code.hw = NULL;
 	object->code.is_settled = true;
 	return RM_OK;

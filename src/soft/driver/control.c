@@ -1,4 +1,4 @@
-/* CONTROL: which there are, on what, and how large their parameters are. */
+/* CONTROL: the supported controls, their objects and the sizes of their parameters. */
 #include "soft/driver/state.h"
 
 static const struct control *find_in(const struct control *table, uint32_t cmd)

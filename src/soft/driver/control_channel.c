@@ -1,9 +1,10 @@
-/* Controls on groups, channels and address spaces (ctrla06c.h, ctrla06fgpfifo.h, ctrlc36f.h, and ours). */
+/* Controls on groups, channels and address spaces (ctrla06c.h, ctrla06fgpfifo.h, ctrlc36f.h, and Belfry's
+ * own). */
 #include "soft/driver/state.h"
 
 enum { INTERLEAVE_MAX = 2, PREEMPT_BYTES = 8 };
 
-/* Callers hold a reference to the channel, and that one to its group. */
+/* The caller holds a reference to the channel, which holds one to its group. */
 static struct object *group_of(struct control_site *site)
 {
 	return site->object->kind == OBJECT_GROUP ? site->object : site->object->channel.group;
@@ -15,7 +16,8 @@ static uint32_t accept(struct control_site *site)
 	return RM_OK;
 }
 
-/* Of all channels that are in the group now; one that comes later is scheduled by another such call, as there. */
+/* Schedules the channels that are in the group now. As in the real driver, later channels need another
+ * call. */
 static void schedule_children(struct object *group, bool is_scheduled)
 {
 	list_each(link, &group->children)
@@ -50,7 +52,7 @@ static uint32_t schedule_channel(struct control_site *site)
 
 static uint32_t set_timeslice(struct control_site *site)
 {
-	uint64_t us = get64(site->params);
+	uint64_t us = bf_get64(site->params);
 
 	if (!us || us > UINT32_MAX)
 		return RM_ERR_INVALID_ARGUMENT;
@@ -64,7 +66,7 @@ static uint32_t set_timeslice(struct control_site *site)
 static uint32_t get_timeslice(struct control_site *site)
 {
 	pthread_mutex_lock(&site->driver->lock);
-	put64(site->params, site->object->group.timeslice_us);
+	bf_put64(site->params, site->object->group.timeslice_us);
 	pthread_mutex_unlock(&site->driver->lock);
 	return RM_OK;
 }
@@ -72,7 +74,7 @@ static uint32_t get_timeslice(struct control_site *site)
 static uint32_t set_interleave(struct control_site *site)
 {
 	struct object *group = group_of(site);
-	uint32_t level = get32(site->params);
+	uint32_t level = bf_get32(site->params);
 
 	if (level > INTERLEAVE_MAX || hw_group_set_interleave(group->group.hw, level))
 		return RM_ERR_INVALID_ARGUMENT;
@@ -85,7 +87,7 @@ static uint32_t set_interleave(struct control_site *site)
 static uint32_t get_interleave(struct control_site *site)
 {
 	pthread_mutex_lock(&site->driver->lock);
-	put32(site->params, group_of(site)->group.interleave);
+	bf_put32(site->params, group_of(site)->group.interleave);
 	pthread_mutex_unlock(&site->driver->lock);
 	return RM_OK;
 }
@@ -98,11 +100,11 @@ static uint32_t preempt(struct control_site *site)
 
 static uint32_t get_token(struct control_site *site)
 {
-	put32(site->params, hw_channel_token(site->object->channel.hw));
+	bf_put32(site->params, hw_channel_token(site->object->channel.hw));
 	return RM_OK;
 }
 
-/* A program that a warden speaks for would choose its own neighbours. */
+/* Refused for a program under a warden: it could choose its neighbours. */
 static uint32_t set_domain(struct control_site *site)
 {
 	struct soft_domain_params domain;

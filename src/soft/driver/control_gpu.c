@@ -1,4 +1,5 @@
-/* Controls on a device or subdevice: what the GPU is (ctrl2080gpu.h, ctrl2080bus.h, ctrl2080fifo.h). */
+/* Controls on a device or subdevice: the properties of the GPU (ctrl2080gpu.h, ctrl2080bus.h,
+ * ctrl2080fifo.h). */
 #include <stdio.h>
 
 #include "soft/driver/state.h"
@@ -16,15 +17,15 @@ enum {
 	PCI_INFO_BYTES = 16,
 	BUS_INFO_MAX = 0x34,
 	BUS_INFO_BYTES = 4 + 8 * BUS_INFO_MAX,
-	LANES = 128, /* thread-instructions that a real SM finishes each clock */
+	LANES = 128, /* thread-instructions per clock of a real SM */
 };
-#define PCI_DEVICE_ID 0xbe1f10deu /* device, vendor: one that no card has */
+#define PCI_DEVICE_ID 0xbe1f10deu /* device, vendor; not used by any card */
 
 static const char gpu_name[] = "Belfry Software GPU", short_name[] = "SOFT";
 
 static uint32_t get_name(struct control_site *site)
 {
-	uint32_t flags = get32(site->params);
+	uint32_t flags = bf_get32(site->params);
 
 	memset(site->params + 4, 0, NAME_BYTES - 4);
 	if (flags != NAME_FLAG_UNICODE) {
@@ -43,7 +44,7 @@ static uint32_t get_short_name(struct control_site *site)
 	return RM_OK;
 }
 
-/* The same for the same name and number, in every life of it. */
+/* Depends only on name and number, so that it is the same after a restart. */
 static void make_uuid(const struct driver *driver, uint32_t gpu, uint8_t uuid[16])
 {
 	static const char prefix[7] = { 'b', 'e', 'l', 'f', 'r', 'y', '-' };
@@ -63,16 +64,16 @@ static uint32_t get_gid(struct control_site *site)
 
 	make_uuid(site->driver, site->object->gpu, uuid);
 	memset(data, 0, GID_BYTES - GID_DATA_AT);
-	if ((get32(site->params + GID_FLAGS_AT) & GID_FORMAT) == GID_FORMAT_BINARY) {
+	if ((bf_get32(site->params + GID_FLAGS_AT) & GID_FORMAT) == GID_FORMAT_BINARY) {
 		memcpy(data, uuid, sizeof(uuid));
-		put32(site->params + GID_LENGTH_AT, sizeof(uuid));
+		bf_put32(site->params + GID_LENGTH_AT, sizeof(uuid));
 		return RM_OK;
 	}
 	length = snprintf((char *)data, GID_BYTES - GID_DATA_AT,
 			  "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", uuid[0],
 			  uuid[1], uuid[2], uuid[3], uuid[4], uuid[5], uuid[6], uuid[7], uuid[8], uuid[9],
 			  uuid[10], uuid[11], uuid[12], uuid[13], uuid[14], uuid[15]);
-	put32(site->params + GID_LENGTH_AT, (uint32_t)length + 1);
+	bf_put32(site->params + GID_LENGTH_AT, (uint32_t)length + 1);
 	return RM_OK;
 }
 
@@ -92,7 +93,7 @@ static uint32_t get_shape(struct control_site *site)
 	return RM_OK;
 }
 
-/* What others do is not for a program that a warden speaks for. */
+/* Refused for a program under a warden: it shows the activity of other programs. */
 static uint32_t get_counters(struct control_site *site)
 {
 	struct soft_counters_params counters;
@@ -106,36 +107,36 @@ static uint32_t get_counters(struct control_site *site)
 
 static uint32_t get_time(struct control_site *site)
 {
-	put64(site->params, hw_gpu_now_ns(site->driver->gpus[site->object->gpu]));
+	bf_put64(site->params, hw_gpu_now_ns(site->driver->gpus[site->object->gpu]));
 	return RM_OK;
 }
 
 static uint32_t get_pci_info(struct control_site *site)
 {
 	memset(site->params, 0, PCI_INFO_BYTES);
-	put32(site->params, PCI_DEVICE_ID);
+	bf_put32(site->params, PCI_DEVICE_ID);
 	return RM_OK;
 }
 
-/* {count, {index, value}[]}: all that is asked for is 0 on a bus that does not exist. */
+/* {count, {index, value}[]}: every value is 0, because there is no bus. */
 static uint32_t get_bus_info(struct control_site *site)
 {
-	uint32_t count = get32(site->params);
+	uint32_t count = bf_get32(site->params);
 
 	if (count > BUS_INFO_MAX)
 		return RM_ERR_INVALID_ARGUMENT;
 	for (uint32_t i = 0; i < count; i++)
-		put32(site->params + 8 + 8 * (size_t)i, 0);
+		bf_put32(site->params + 8 + 8 * (size_t)i, 0);
 	return RM_OK;
 }
 
 static uint32_t get_subdevice_count(struct control_site *site)
 {
-	put32(site->params, 1);
+	bf_put32(site->params, 1);
 	return RM_OK;
 }
 
-/* The channels that the call lists, with references. Any client may do this, but to its own only. */
+/* Finds the listed channels and takes references. Any client may do this with its own channels. */
 static uint32_t find_channels(struct control_site *site, struct object **found, uint32_t count)
 {
 	const struct rm_layout *layout = site->driver->layout;
@@ -144,9 +145,9 @@ static uint32_t find_channels(struct control_site *site, struct object **found, 
 		const uint8_t *at = site->params + 4 * (size_t)i;
 		struct object *channel;
 
-		if (get32(at + layout->disable_clients) != site->client->handle)
+		if (bf_get32(at + layout->disable_clients) != site->client->handle)
 			return RM_ERR_INSUFFICIENT_PERMISSIONS;
-		channel = object_find(site->client, get32(at + layout->disable_channels), OBJECT_CHANNEL);
+		channel = object_find(site->client, bf_get32(at + layout->disable_channels), OBJECT_CHANNEL);
 		if (!channel || channel->gpu != site->object->gpu)
 			return ERR_NOT_FOUND;
 		found[i] = object_get(channel);
@@ -162,9 +163,10 @@ static uint32_t disable_channels(struct control_site *site)
 	struct hw_channel *channels[CHANNELS_MAX];
 	uint32_t count, status;
 
-	if (site->bytes != layout->disable_size || get32(site->params + layout->disable_count) > CHANNELS_MAX)
+	if (site->bytes != layout->disable_size ||
+	    bf_get32(site->params + layout->disable_count) > CHANNELS_MAX)
 		return RM_ERR_INVALID_ARGUMENT;
-	count = get32(site->params + layout->disable_count);
+	count = bf_get32(site->params + layout->disable_count);
 	pthread_mutex_lock(&site->driver->lock);
 	status = find_channels(site, found, count);
 	pthread_mutex_unlock(&site->driver->lock);

@@ -1,4 +1,4 @@
-/* Controls on a client: which GPUs there are (ctrl0000gpu.h). */
+/* Controls on a client: the list of GPUs (ctrl0000gpu.h). */
 #include "soft/driver/state.h"
 
 enum {
@@ -7,7 +7,7 @@ enum {
 	ATTACH_FAILED_AT = IDS_BYTES,
 	PROBED_EXCLUDED_AT = IDS_BYTES,
 	PROBED_FLAGS_AT = 2 * IDS_BYTES,
-	/* GET_ID_INFO, the older form, has a pointer to a name at 16, which is left alone */
+	/* GET_ID_INFO, the older form, has a pointer to a name at 16, which is not followed */
 	ID_INFO_BYTES = 40,
 	ID_INFO_INSTANCE_AT = 8,
 	ID_INFO_GPU_AT = 32,
@@ -22,7 +22,7 @@ enum {
 #define ALL_IDS 0x0000ffffu
 #define NO_NUMA 0xffffffffu
 
-/* Bus 1 has the first one. */
+/* The first GPU is on bus 1. */
 static uint32_t id_of(uint32_t gpu)
 {
 	return (gpu + 1) << 8;
@@ -37,7 +37,7 @@ static bool find_id(const struct driver *driver, uint32_t id, uint32_t *gpu)
 static void list_ids(const struct driver *driver, uint8_t *to)
 {
 	for (uint32_t i = 0; i < IDS_MAX; i++)
-		put32(to + 4 * (size_t)i, i < driver->config.gpus ? id_of(i) : NO_ID);
+		bf_put32(to + 4 * (size_t)i, i < driver->config.gpus ? id_of(i) : NO_ID);
 }
 
 static uint32_t get_attached(struct control_site *site)
@@ -59,12 +59,12 @@ static uint32_t attach(struct control_site *site)
 	uint32_t gpu;
 
 	for (uint32_t i = 0; i < IDS_MAX; i++) {
-		uint32_t id = get32(site->params + 4 * (size_t)i);
+		uint32_t id = bf_get32(site->params + 4 * (size_t)i);
 
 		if (id == NO_ID || id == ALL_IDS)
 			break;
 		if (!find_id(site->driver, id, &gpu)) {
-			put32(site->params + ATTACH_FAILED_AT, id);
+			bf_put32(site->params + ATTACH_FAILED_AT, id);
 			return RM_ERR_INVALID_ARGUMENT;
 		}
 	}
@@ -81,14 +81,14 @@ static uint32_t get_id_info(struct control_site *site)
 {
 	uint32_t gpu;
 
-	if (!find_id(site->driver, get32(site->params), &gpu))
+	if (!find_id(site->driver, bf_get32(site->params), &gpu))
 		return RM_ERR_INVALID_ARGUMENT;
-	put32(site->params + 4, 0);
-	put32(site->params + ID_INFO_INSTANCE_AT, gpu);
-	put32(site->params + 12, 0);
+	bf_put32(site->params + 4, 0);
+	bf_put32(site->params + ID_INFO_INSTANCE_AT, gpu);
+	bf_put32(site->params + 12, 0);
 	memset(site->params + 24, 0, ID_INFO_BYTES - 24);
-	put32(site->params + ID_INFO_GPU_AT, gpu);
-	put32(site->params + ID_INFO_NUMA_AT, NO_NUMA);
+	bf_put32(site->params + ID_INFO_GPU_AT, gpu);
+	bf_put32(site->params + ID_INFO_NUMA_AT, NO_NUMA);
 	return RM_OK;
 }
 
@@ -97,18 +97,18 @@ static uint32_t get_id_info_v2(struct control_site *site)
 	const struct rm_layout *layout = site->driver->layout;
 	uint32_t gpu;
 
-	if (!find_id(site->driver, get32(site->params + layout->id_info_v2_gpu_id), &gpu))
+	if (!find_id(site->driver, bf_get32(site->params + layout->id_info_v2_gpu_id), &gpu))
 		return RM_ERR_INVALID_ARGUMENT;
 	memset(site->params + 4, 0, ID_INFO_V2_BYTES - 4);
-	put32(site->params + layout->id_info_v2_device_instance, gpu);
-	put32(site->params + ID_INFO_V2_GPU_AT, gpu);
-	put32(site->params + ID_INFO_V2_NUMA_AT, NO_NUMA);
+	bf_put32(site->params + layout->id_info_v2_device_instance, gpu);
+	bf_put32(site->params + ID_INFO_V2_GPU_AT, gpu);
+	bf_put32(site->params + ID_INFO_V2_NUMA_AT, NO_NUMA);
 	return RM_OK;
 }
 
 static uint32_t get_device_ids(struct control_site *site)
 {
-	put32(site->params, (1u << site->driver->config.gpus) - 1);
+	bf_put32(site->params, (1u << site->driver->config.gpus) - 1);
 	return RM_OK;
 }
 
@@ -116,10 +116,10 @@ static uint32_t get_pci_info(struct control_site *site)
 {
 	uint32_t gpu;
 
-	if (!find_id(site->driver, get32(site->params), &gpu))
+	if (!find_id(site->driver, bf_get32(site->params), &gpu))
 		return RM_ERR_INVALID_ARGUMENT;
-	put32(site->params + 4, 0);
-	put32(site->params + PCI_INFO_BUS_AT, gpu + 1); /* two halves: bus, slot */
+	bf_put32(site->params + 4, 0);
+	bf_put32(site->params + PCI_INFO_BUS_AT, gpu + 1); /* two halves: bus, slot */
 	return RM_OK;
 }
 

@@ -1,11 +1,12 @@
-/* MAP_MEMORY_DMA and its reverse: memory into an address space. */
+/* MAP_MEMORY_DMA and UNMAP_MEMORY_DMA: map memory into an address space. */
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/number.h"
 #include "soft/driver/state.h"
 
 enum {
-	/* NVOS46 in 580; before, flags2 was not there */
+	/* NVOS46 in 580; older series have no flags2 */
 	MAP_DEVICE_AT = 4,
 	MAP_SPACE_AT = 8,
 	MAP_MEMORY_AT = 12,
@@ -33,11 +34,11 @@ struct wish {
 
 static uint32_t resolve(struct client *client, const uint8_t *arg, struct wish *wish)
 {
-	if (!object_find(client, get32(arg + MAP_DEVICE_AT), OBJECT_DEVICE | OBJECT_SUBDEVICE))
+	if (!object_find(client, bf_get32(arg + MAP_DEVICE_AT), OBJECT_DEVICE | OBJECT_SUBDEVICE))
 		return RM_ERR_INVALID_DEVICE;
-	wish->target = object_find(client, get32(arg + MAP_SPACE_AT), ~0u);
-	wish->space = space_find(client, get32(arg + MAP_SPACE_AT));
-	wish->memory = object_find(client, get32(arg + MAP_MEMORY_AT), OBJECT_MEMORY);
+	wish->target = object_find(client, bf_get32(arg + MAP_SPACE_AT), ~0u);
+	wish->space = space_find(client, bf_get32(arg + MAP_SPACE_AT));
+	wish->memory = object_find(client, bf_get32(arg + MAP_MEMORY_AT), OBJECT_MEMORY);
 	return wish->space && wish->memory ? RM_OK : ERR_NOT_FOUND;
 }
 
@@ -45,19 +46,20 @@ static uint32_t check_extent(struct wish *wish, const uint8_t *arg)
 {
 	uint64_t all = wish->memory->memory.block->bytes;
 
-	wish->offset = get64(arg + MAP_OFFSET_AT);
-	wish->bytes = get64(arg + MAP_LENGTH_AT);
-	wish->flags = get32(arg + MAP_FLAGS_AT);
+	wish->offset = bf_get64(arg + MAP_OFFSET_AT);
+	wish->bytes = bf_get64(arg + MAP_LENGTH_AT);
+	wish->flags = bf_get32(arg + MAP_FLAGS_AT);
 	if (wish->offset % SOFT_PAGE_BYTES || wish->offset >= all)
 		return ERR_INVALID_OFFSET;
 	if (!wish->bytes || wish->bytes > all - wish->offset)
 		return ERR_INVALID_LIMIT;
-	/* Memory is whole pages, so this stays inside. */
-	wish->bytes = (wish->bytes + SOFT_PAGE_BYTES - 1) / SOFT_PAGE_BYTES * SOFT_PAGE_BYTES;
+	/* Memory consists of whole pages, so this stays within it. */
+	wish->bytes = bf_round_up(wish->bytes, SOFT_PAGE_BYTES);
 	return RM_OK;
 }
 
-/* In a space: anywhere, or where the flag says. In a range: relative to it, or absolute with the flag. */
+/* In a space: any address, or the given one with the flag. In a range: relative to it, or absolute with the
+ * flag. */
 static uint32_t choose_address(struct wish *wish)
 {
 	bool is_fixed = wish->flags & MAP_FIXED_ADDRESS;
@@ -113,7 +115,7 @@ uint32_t site_map_dma(struct site *site)
 {
 	uint8_t *arg = site->call->arg;
 	uint8_t *address = arg + (site->rm.size == MAP_BYTES ? MAP_ADDRESS_AT : MAP_OLD_ADDRESS_AT);
-	struct wish wish = { .address = get64(address) };
+	struct wish wish = { .address = bf_get64(address) };
 	struct client *client;
 	uint32_t status;
 
@@ -128,7 +130,7 @@ uint32_t site_map_dma(struct site *site)
 		status = insert(client, &wish);
 	pthread_mutex_unlock(&site->driver->lock);
 	if (!status)
-		put64(address, wish.address);
+		bf_put64(address, wish.address);
 	return status;
 }
 
@@ -147,7 +149,7 @@ static struct dma_map *find_map(struct object *space, uint32_t memory, uint64_t 
 uint32_t site_unmap_dma(struct site *site)
 {
 	uint8_t *arg = site->call->arg;
-	uint64_t bytes = get64(arg + UNMAP_SIZE_AT);
+	uint64_t bytes = bf_get64(arg + UNMAP_SIZE_AT);
 	struct object *space = NULL;
 	struct dma_map *map = NULL;
 	struct client *client;
@@ -158,16 +160,15 @@ uint32_t site_unmap_dma(struct site *site)
 	pthread_mutex_lock(&site->driver->lock);
 	client = client_of(site, site->rm.client);
 	if (client)
-		space = space_find(client, get32(arg + MAP_SPACE_AT));
+		space = space_find(client, bf_get32(arg + MAP_SPACE_AT));
 	if (space)
-		map = find_map(space, get32(arg + MAP_MEMORY_AT), get64(arg + UNMAP_ADDRESS_AT));
+		map = find_map(space, bf_get32(arg + MAP_MEMORY_AT), bf_get64(arg + UNMAP_ADDRESS_AT));
 	if (!client)
 		status = RM_ERR_INVALID_CLIENT;
 	else if (!map)
 		status = ERR_NOT_FOUND;
-	else if (bytes && (bytes + SOFT_PAGE_BYTES - 1) / SOFT_PAGE_BYTES * SOFT_PAGE_BYTES != map->bytes)
-		status =
-			RM_ERR_INVALID_ARGUMENT; /* the real driver can unmap a part; nothing here needs it */
+	else if (bytes && bf_round_up(bytes, SOFT_PAGE_BYTES) != map->bytes)
+		status = RM_ERR_INVALID_ARGUMENT; /* the real driver can unmap a part; not needed here */
 	else
 		reap_map(&reap, map);
 	pthread_mutex_unlock(&site->driver->lock);

@@ -7,7 +7,8 @@
 
 #include "soft/driver/state.h"
 
-/* What a second's copying moves: about what a small real card's bus does, in the scale of the default rate. */
+/* Bytes that copies move in a second: about the bus of a small real card, in the scale of the default
+ * rate. */
 #define COPY_BYTES (2ull << 30)
 
 static uint32_t count_cores(uint32_t wanted)

@@ -14,7 +14,7 @@
 
 enum { KNOWN = 1024, ROOTS_MAX = 4096, GENERATIONS_MAX = 4096, CLIMBS_MAX = 64 };
 
-/* A number is used again, the time it was given at is not. */
+/* A PID can be reused, but not together with its start time. */
 struct root {
 	pid_t pid;
 	uint64_t start;
@@ -22,8 +22,8 @@ struct root {
 	const void *owner;
 };
 
-/* Ancestry is looked up once a process: it only ever changes towards init or a subreaper, which are ancestors too. So
- * no process comes below a root later on, and none gets away from a root that is its descendants' subreaper. */
+/* Ancestry is looked up once per process: it changes only towards init or a subreaper, which are ancestors
+ * too. So no process comes below a root later, and none leaves a root that is its descendants' subreaper. */
 struct known {
 	pid_t pid;
 	uint64_t start;
@@ -56,7 +56,7 @@ void family_free(struct family *family)
 	free(family);
 }
 
-/* The fourth and the twenty-second field of /proc/PID/stat; the second may contain anything but ends with the last
+/* Fields 4 and 22 of /proc/PID/stat. Field 2 may contain any character, but ends with the last
  * parenthesis. */
 static int look_up(pid_t pid, pid_t *parent, uint64_t *start)
 {
@@ -90,7 +90,7 @@ static void drop_root(struct family *family, unsigned at)
 	family->generation++;
 }
 
-/* Who supervises the descendants of this process, or 0. */
+/* The supervisor of the descendants of this process, or 0. */
 static pid_t supervisor_below(struct family *family, pid_t pid)
 {
 	pid_t parent;
@@ -103,13 +103,13 @@ static pid_t supervisor_below(struct family *family, pid_t pid)
 		}
 		if (!look_up(pid, &parent, &start) && start == family->roots[i].start)
 			return family->roots[i].supervisor;
-		drop_root(family, i); /* it has died, and the number is another's */
+		drop_root(family, i); /* it has died, and the PID was reused */
 	}
 	return 0;
 }
 
-/* Once up the line: the supervisor of the nearest root above, 0 if there is none, -EAGAIN if somebody on the way has died
- * meanwhile. */
+/* Goes up the ancestors once. Returns the supervisor of the nearest root, 0 if there is none, -EAGAIN if an
+ * ancestor has died in the meantime. */
 static pid_t climb(struct family *family, pid_t pid)
 {
 	for (unsigned i = 0; i < GENERATIONS_MAX && pid > 1; i++) {
@@ -125,8 +125,8 @@ static pid_t climb(struct family *family, pid_t pid)
 	return 0;
 }
 
-/* Whoever loses a parent gets another one above, so it is looked at again from the beginning, as long as the process itself
- * is there. -ESRCH if it cannot be told any more. */
+/* A process that loses its parent gets another ancestor as parent, so the search starts again as long as the
+ * process itself exists. -ESRCH if its ancestry is unknown. */
 static pid_t find_above(struct family *family, pid_t pid)
 {
 	pid_t found = -EAGAIN, parent;
@@ -159,7 +159,7 @@ static bool is_below(pid_t pid, pid_t root)
 
 	for (unsigned i = 0; i < GENERATIONS_MAX && pid > 1; i++)
 		if (look_up(pid, &pid, &start) || pid == root)
-			return true; /* what cannot be told is no reason to let it */
+			return true; /* if unknown, assume the worst */
 	return false;
 }
 
@@ -175,7 +175,7 @@ static void drop_dead(struct family *family)
 			i++;
 }
 
-/* Whether the root may be this supervisor's. 1: it is already, by this owner. */
+/* Whether this supervisor may have the root. 1: it already has it, for this owner. */
 static int check_root(struct family *family, const struct root *root)
 {
 	pid_t below = supervisor_below(family, root->pid), above = supervisor_of(family, root->pid);
@@ -194,7 +194,7 @@ static int check_root(struct family *family, const struct root *root)
 	return 0;
 }
 
-/* A /proc with hidepid=2 shows an ordinary user none of its processes that may not be traced. */
+/* With hidepid=2, /proc hides processes that the user may not trace. */
 static bool is_hidden(pid_t pid)
 {
 	return !kill(pid, 0) || errno == EPERM;
@@ -206,7 +206,7 @@ int family_add(struct family *family, const void *owner, pid_t supervisor, pid_t
 	pid_t parent;
 	int rc;
 
-	if (root_pid <= 1) /* everybody */
+	if (root_pid <= 1) /* every process would be below it */
 		return -EINVAL;
 	if (look_up(root_pid, &parent, &root.start))
 		return is_hidden(root_pid) ? -EACCES : -ESRCH;
@@ -245,7 +245,8 @@ bool family_is_empty(struct family *family)
 	return is_empty;
 }
 
-/* A supervisor has processes of its own that programs' clients are made for: its children, and no roots. */
+/* Whether `pid` is a helper process of the supervisor, for which clients of programs are created: a child of
+ * the supervisor, and no root. */
 static bool is_proxy_of(const struct family *family, pid_t pid, pid_t sender)
 {
 	bool is_supervisor = false;
@@ -265,7 +266,7 @@ int family_check(struct family *family, pid_t sender, pid_t on_behalf)
 	int rc = 0;
 
 	pthread_mutex_lock(&family->lock);
-	/* Not known is a no: it has ended, and nobody waits for the answer. */
+	/* Unknown counts as supervised: the sender has ended, and does not read the answer. */
 	if (family->count && supervisor_of(family, sender))
 		rc = -EPERM;
 	else if (on_behalf && supervisor_of(family, on_behalf) != sender &&

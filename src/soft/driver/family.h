@@ -1,6 +1,6 @@
-/* Who supervises whom. A supervisor names roots: it speaks for the descendants of each (not for the root itself), and
- * they do not speak for themselves: what they ask goes through it, or is refused. A root that is its descendants'
- * subreaper loses none of them. Private to the room; has a lock of its own. */
+/* Supervision. A supervisor names roots and acts for the descendants of each root (not for the root itself).
+ * Their own requests are refused. A root that is its descendants' subreaper keeps all of them. Private to the
+ * module; has its own lock. */
 #ifndef BELFRY_SOFT_DRIVER_FAMILY_H
 #define BELFRY_SOFT_DRIVER_FAMILY_H
 
@@ -11,13 +11,13 @@ struct family;
 
 struct family *family_new(void);
 void family_free(struct family *family);
-/* `owner` is whatever the pair goes with. -errno: -EPERM if the supervisor is supervised itself, -EINVAL if it is below
- * the root, -ESRCH if there is no such root, -EACCES if /proc hides it, -EBUSY if that is another supervisor's or below
- * one of those, -ENOMEM. */
+/* `owner` identifies the pair for family_remove. -errno: -EPERM if the supervisor is supervised itself,
+ * -EINVAL if it is below the root, -ESRCH if there is no such root, -EACCES if /proc hides it, -EBUSY if it
+ * has another supervisor or is below such a root, -ENOMEM. */
 int family_add(struct family *family, const void *owner, pid_t supervisor, pid_t root);
-void family_remove(struct family *family, const void *owner); /* with all its roots */
+void family_remove(struct family *family, const void *owner); /* removes all roots of the owner */
 bool family_is_empty(struct family *family);
-/* May `sender` speak for itself (on_behalf 0) or for that process? 0, or -EPERM. */
+/* Whether `sender` may act for itself (on_behalf 0) or for that process: 0, or -EPERM. */
 int family_check(struct family *family, pid_t sender, pid_t on_behalf);
 
 #endif

@@ -16,7 +16,7 @@ struct file *file_new(struct driver *driver, uint32_t minor, uint64_t inode, int
 	if (!file)
 		return NULL;
 	*rc = 0;
-	file->refs = 2; /* the driver's until it is closed, and the caller's */
+	file->refs = 2; /* one for the driver until it is closed, and one for the caller */
 	file->driver = driver;
 	file->minor = minor;
 	file->inode = inode;
@@ -85,7 +85,7 @@ void file_close(struct file *file)
 	reap_run(&reap);
 	if (was_closed)
 		return;
-	/* Only now: whoever sees that there are no files finds nothing left of them either. */
+	/* After reap_run: a thread that reads a file_count of 0 finds none of their objects either. */
 	pthread_mutex_lock(&driver->lock);
 	driver->file_count--;
 	if (!--driver->closing_count)

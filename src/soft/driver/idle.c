@@ -1,8 +1,8 @@
-/* IDLE_CHANNELS: whether a channel has done all it was told to. The real driver waits for that as long as it is asked
- * to, and says so if that was not enough; here the answer comes at once. */
+/* IDLE_CHANNELS: whether a channel has finished its work. The real driver waits for that up to a timeout, and
+ * reports if it expired; here the answer comes at once. */
 #include "soft/driver/state.h"
 
-/* Lists of channels lie behind pointers, which a message cannot carry. */
+/* Lists of channels are behind pointers, which a message cannot carry. */
 static uint32_t find_channel(struct site *site, const struct rm_arg_idle *arg, struct object **channel)
 {
 	struct client *client = client_of(site, arg->client);
@@ -24,7 +24,7 @@ uint32_t site_idle(struct site *site)
 	struct rm_arg_idle arg;
 	uint32_t status;
 
-	memcpy(&arg, site->call->arg, sizeof(arg)); /* rm_decode has seen to its size */
+	memcpy(&arg, site->call->arg, sizeof(arg)); /* rm_decode has checked the size */
 	if ((arg.flags & RM_IDLE_CHANNEL) != RM_IDLE_SINGLE)
 		return RM_ERR_INVALID_ARGUMENT;
 	pthread_mutex_lock(&site->driver->lock);

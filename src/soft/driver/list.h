@@ -1,4 +1,4 @@
-/* A ring of links that lie in what they link. Private to the room. */
+/* An intrusive circular list. Private to the module. */
 #ifndef BELFRY_SOFT_DRIVER_LIST_H
 #define BELFRY_SOFT_DRIVER_LIST_H
 
@@ -27,7 +27,7 @@ static inline void list_add(struct list *head, struct list *link) /* at the end 
 	head->prev = link;
 }
 
-/* One that is in no ring is a ring of its own, so that removing twice is harmless. */
+/* A link that is in no list points to itself, so that removing it twice is harmless. */
 static inline void list_remove(struct list *link)
 {
 	link->next->prev = link->prev;
@@ -37,7 +37,7 @@ static inline void list_remove(struct list *link)
 
 #define list_of(link, type, member) ((type *)(void *)((char *)(link)-offsetof(type, member)))
 #define list_each(link, head) for (struct list *link = (head)->next; link != (head); link = link->next)
-/* The current one may be removed. */
+/* The current link may be removed. */
 #define list_each_safe(link, after, head) \
 	for (struct list *link = (head)->next, *after = link->next; link != (head); \
 	     link = after, after = link->next)

@@ -1,4 +1,4 @@
-/* belfry-soft: the software GPU. libcuda.so.1 and belfryd start it when there is none. */
+/* belfry-soft: the software GPU. libcuda.so.1 and belfryd start it if it is not running. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -11,20 +11,21 @@
 
 #include "base/folder.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/units.h"
 #include "soft/driver/driver.h"
 
 static const char usage_text[] =
 	"usage: belfry-soft [--config TEXT] [--folder DIR] [--log LEVEL] [--daemon] [--ready-fd N]\n"
 	"\n"
-	"Serves a software GPU. Programs start it by themselves; by hand it stays in the\n"
-	"foreground unless --daemon is given.\n"
+	"Serves a software GPU. Programs start it automatically. Started by hand, it stays in\n"
+	"the foreground unless --daemon is given.\n"
 	"\n"
 	"  --config TEXT   gpus=1,sms=16,mem=4G,rate=20M,pace=on,cores=0,linger=10,name=default\n"
-	"  --folder DIR    where its socket lies; default: as belfry(1) says\n"
+	"  --folder DIR    directory of its socket; default: see belfry(1)\n"
 	"  --log LEVEL     error, warn, info (default) or debug\n"
-	"  --daemon        go to the background\n"
-	"  --ready-fd N    write a byte to this descriptor once it answers\n";
+	"  --daemon        run in the background\n"
+	"  --ready-fd N    write a byte to this descriptor when it is ready\n";
 
 struct options {
 	struct link_config config;
@@ -36,7 +37,7 @@ struct options {
 
 static int usage(const char *why)
 {
-	fprintf(stderr, "belfry-soft: %s; belfry-soft --help tells more\n", why);
+	fprintf(stderr, "belfry-soft: %s; see belfry-soft --help\n", why);
 	return 2;
 }
 
@@ -47,11 +48,11 @@ static int take_folder(const char *text, struct options *options, struct bf_erro
 
 	if (rc)
 		return rc;
-	/* In the background it is somewhere else. */
+	/* The background process changes its directory. */
 	if (!realpath(text, whole))
 		return bf_fail(err, errno, "--folder '%s': %s", text, strerror(errno));
-	if (strlen(whole) > sizeof(options->folder) - sizeof("/socket")) /* as link_folder() has it */
-		return bf_fail(err, ENAMETOOLONG, "--folder: its path is too long; the most is %zu bytes",
+	if (strlen(whole) > sizeof(options->folder) - sizeof("/socket")) /* the limit of link_folder() */
+		return bf_fail(err, ENAMETOOLONG, "--folder: the path is too long; the maximum is %zu bytes",
 			       sizeof(options->folder) - sizeof("/socket"));
 	strcpy(options->folder, whole);
 	return 0;
@@ -108,18 +109,7 @@ static bool parse(int argc, char **argv, struct options *options, int *status)
 	return true;
 }
 
-/* Every open file and every piece of memory takes a descriptor. */
-static void raise_limits(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-/* What the program that started us had open is none of ours. */
+/* Closes the files inherited from the program that started this one. */
 static void close_others(int keep)
 {
 	if (keep > 3)
@@ -129,7 +119,7 @@ static void close_others(int keep)
 		fcntl(keep, F_SETFD, FD_CLOEXEC);
 }
 
-/* The parent ends at once, and we are a child of init, or of the nearest subreaper. */
+/* The parent exits at once, so that this process becomes a child of init or of the nearest subreaper. */
 static int go_to_background(void)
 {
 	pid_t child = fork();
@@ -158,10 +148,10 @@ int main(int argc, char **argv)
 	}
 	close_others((int)options.ready_fd);
 	if (options.is_daemon && go_to_background()) {
-		bf_log(BF_LOG_ERROR, "cannot go to the background: %s", strerror(errno));
+		bf_log(BF_LOG_ERROR, "cannot run in the background: %s", strerror(errno));
 		return 1;
 	}
-	raise_limits();
+	bf_raise_file_limit(); /* every open file and every allocation takes a descriptor */
 	struct server_options server = { options.config, options.folder, (int)options.ready_fd };
 	if (!server_run(&server, &err))
 		return 0;

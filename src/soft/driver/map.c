@@ -1,7 +1,9 @@
-/* MAP_MEMORY prepares a file for the mmap that follows: one map a file, as in the real driver (nv-usermap.c). */
+/* MAP_MEMORY prepares a file for the mmap that follows: one map per file, as in the real driver
+ * (nv-usermap.c). */
 #include <errno.h>
 #include <fcntl.h>
 
+#include "base/number.h"
 #include "soft/driver/state.h"
 
 static uint64_t bytes_of(const struct object *object)
@@ -61,8 +63,8 @@ uint32_t site_map(struct site *site)
 	pthread_mutex_lock(&site->driver->lock);
 	status = map_locked(site);
 	pthread_mutex_unlock(&site->driver->lock);
-	if (!status) /* the real one returns an address of the kernel's; only 0 is an offset that mmap takes */
-		put64(site->call->arg + offsetof(struct rm_arg_map, address), 0);
+	if (!status) /* the real driver returns a kernel address; only 0 is an offset that mmap accepts */
+		bf_put64(site->call->arg + offsetof(struct rm_arg_map, address), 0);
 	return status;
 }
 
@@ -78,7 +80,7 @@ uint32_t site_unmap(struct site *site)
 	else if (!object_find(client, site->rm.object, OBJECT_MEMORY | OBJECT_BELL))
 		status = ERR_NOT_FOUND;
 	pthread_mutex_unlock(&site->driver->lock);
-	return status; /* the mapping itself is the program's to unmap */
+	return status; /* the program itself unmaps the mapping */
 }
 
 static struct client *find_serial(struct driver *driver, uint64_t serial)
@@ -99,7 +101,7 @@ static int map_file(struct driver *driver, struct file *file, uint64_t bytes, ui
 	struct client *client = prepared->is_valid ? find_serial(driver, prepared->client) : NULL;
 	struct object *object = client ? object_find(client, prepared->object, OBJECT_MEMORY | OBJECT_BELL)
 				       : NULL;
-	uint64_t whole = (prepared->bytes + SOFT_PAGE_BYTES - 1) / SOFT_PAGE_BYTES * SOFT_PAGE_BYTES;
+	uint64_t whole = bf_round_up(prepared->bytes, SOFT_PAGE_BYTES);
 	int fd;
 
 	if (!object || !is_inside(object, prepared->offset, prepared->bytes))
@@ -109,7 +111,7 @@ static int map_file(struct driver *driver, struct file *file, uint64_t bytes, ui
 	*base = prepared->offset;
 	fd = object->kind == OBJECT_BELL ? hw_gpu_bell_file(driver->gpus[object->gpu])
 					 : hw_memory_file(object->memory.block->hw);
-	fd = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* ours may be closed when the memory goes */
+	fd = fcntl(fd, F_DUPFD_CLOEXEC, 3); /* the memory may close its own descriptor */
 	return fd < 0 ? -errno : fd;
 }
 

@@ -1,8 +1,9 @@
-/* Memory: the GPU's own, and the host's. Several objects, also of several clients, may name the same. */
+/* Device memory and host memory. Several objects, also of several clients, may refer to the same memory. */
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "soft/driver/state.h"
 
 enum {
@@ -22,12 +23,8 @@ enum {
 #define ATTR_LOCATION 0x06000000u /* 26:25; 0 is video memory */
 #define BYTES_MAX (1ull << 46)
 
-static uint64_t round_up(uint64_t bytes, uint64_t to)
-{
-	return (bytes + to - 1) / to * to;
-}
-
-/* Host memory is not scarce on a card, but it is here: the sum is kept below a few times what the GPUs have. */
+/* Host memory is scarcer here than with a real card: its sum is limited to HOST_FACTOR times the GPUs'
+ * memory. */
 static uint32_t take_host(struct driver *driver, uint64_t bytes)
 {
 	uint32_t status = RM_OK;
@@ -48,8 +45,8 @@ static void give_host(struct driver *driver, uint64_t bytes)
 	pthread_mutex_unlock(&driver->lock);
 }
 
-/* A program that has ended may still be taken apart: in the kernel, its end would have waited for that. True if there
- * was something to wait for. */
+/* A program that has ended may still be cleaned up; in the kernel, its exit would have waited for that. True
+ * if there was something to wait for. */
 static bool wait_closing(struct driver *driver)
 {
 	struct timespec until;
@@ -94,7 +91,7 @@ uint32_t memory_make(struct driver *driver, uint32_t gpu, uint32_t class_id, str
 		return RM_ERR_INVALID_ARGUMENT;
 	if (wish->bytes > BYTES_MAX)
 		return RM_ERR_NO_MEMORY;
-	wish->bytes = round_up(wish->bytes, wish->is_vidmem ? SOFT_VIDMEM_ROUND : SOFT_PAGE_BYTES);
+	wish->bytes = bf_round_up(wish->bytes, wish->is_vidmem ? SOFT_VIDMEM_ROUND : SOFT_PAGE_BYTES);
 	object = object_new(driver, class_id, OBJECT_MEMORY);
 	block = calloc(1, sizeof(*block));
 	status = object && block ? make_hw(driver, gpu, wish, &block->hw) : RM_ERR_NO_MEMORY;
@@ -112,7 +109,7 @@ uint32_t memory_make(struct driver *driver, uint32_t gpu, uint32_t class_id, str
 	return RM_OK;
 }
 
-/* Under the lock, or nobody else knows the block yet. */
+/* Call with the lock held, or before other threads know the block. */
 void memory_join(struct block *block, struct object *object)
 {
 	atomic_fetch_add(&block->refs, 1);
@@ -127,7 +124,7 @@ void memory_leave(struct object *object)
 
 	if (!block)
 		return;
-	/* One that was never attached is still in the list. */
+	/* An object that was never attached is still in the list. */
 	pthread_mutex_lock(&driver->lock);
 	list_remove(&object->memory.of_block);
 	pthread_mutex_unlock(&driver->lock);
@@ -146,8 +143,8 @@ struct hw_memory *memory_find(const struct client *client, uint32_t handle)
 	return object ? hw_memory_get(object->memory.block->hw) : NULL;
 }
 
-/* NV_MEMORY_ALLOCATION_PARAMS: 0x40 is video memory, and its attributes must not say otherwise, as with the driver
- * (video_mem.c); 0x3e is host memory. */
+/* NV_MEMORY_ALLOCATION_PARAMS: 0x40 is video memory, and its attributes must not contradict that, as in the
+ * driver (video_mem.c); 0x3e is host memory. */
 uint32_t memory_alloc(struct site *site, uint32_t gpu, struct object **object)
 {
 	const struct rm_layout *layout = site->driver->layout;
@@ -157,19 +154,19 @@ uint32_t memory_alloc(struct site *site, uint32_t gpu, struct object **object)
 
 	if (site->call->params_bytes != layout->memory_size)
 		return RM_ERR_INVALID_ARGUMENT;
-	wish.bytes = get64(params + layout->memory_bytes);
+	wish.bytes = bf_get64(params + layout->memory_bytes);
 	wish.is_vidmem = site->rm.class_id == 0x40;
-	if (wish.is_vidmem && get32(params + layout->memory_attr) & ATTR_LOCATION)
+	if (wish.is_vidmem && bf_get32(params + layout->memory_attr) & ATTR_LOCATION)
 		return RM_ERR_INVALID_ARGUMENT;
 	status = memory_make(site->driver, gpu, site->rm.class_id, &wish, object);
 	if (status)
 		return status;
-	put64(params + layout->memory_bytes, wish.bytes);
-	put64(params + LIMIT_AT, wish.bytes - 1);
+	bf_put64(params + layout->memory_bytes, wish.bytes);
+	bf_put64(params + LIMIT_AT, wish.bytes - 1);
 	return RM_OK;
 }
 
-/* The device that the call names as parent. */
+/* The GPU of the device that the call names as parent. */
 static uint32_t find_gpu(struct site *site, uint32_t *gpu)
 {
 	struct client *client;
@@ -188,10 +185,10 @@ static uint32_t find_gpu(struct site *site, uint32_t *gpu)
 static uint32_t heap_range(struct site *site)
 {
 	uint8_t *arg = site->call->arg;
-	struct range_wish wish = { .space = get32(arg + HEAP_SPACE_AT),
-				   .base = get64(arg + HEAP_OFFSET_AT),
+	struct range_wish wish = { .space = bf_get32(arg + HEAP_SPACE_AT),
+				   .base = bf_get64(arg + HEAP_OFFSET_AT),
 				   .bytes = site->rm.bytes,
-				   .align = get64(arg + HEAP_ALIGN_AT),
+				   .align = bf_get64(arg + HEAP_ALIGN_AT),
 				   .is_fixed = site->rm.flags & HEAP_FLAG_FIXED };
 	uint32_t handle = site->rm.object, status;
 	struct object *object;
@@ -201,10 +198,10 @@ static uint32_t heap_range(struct site *site)
 		status = site_attach(site, object, &handle);
 	if (status)
 		return status;
-	put32(arg + site->rm.object_at, handle);
-	put64(arg + HEAP_OFFSET_AT, wish.base);
-	put64(arg + HEAP_SIZE_AT, wish.bytes);
-	put64(arg + HEAP_LIMIT_AT, wish.base + wish.bytes - 1);
+	bf_put32(arg + site->rm.object_at, handle);
+	bf_put64(arg + HEAP_OFFSET_AT, wish.base);
+	bf_put64(arg + HEAP_SIZE_AT, wish.bytes);
+	bf_put64(arg + HEAP_LIMIT_AT, wish.base + wish.bytes - 1);
 	return RM_OK;
 }
 
@@ -226,9 +223,9 @@ static uint32_t heap_alloc(struct site *site)
 		status = site_attach(site, object, &handle);
 	if (status)
 		return status;
-	put32(arg + site->rm.object_at, handle);
-	put64(arg + HEAP_SIZE_AT, wish.bytes);
-	put64(arg + HEAP_LIMIT_AT, wish.bytes - 1);
+	bf_put32(arg + site->rm.object_at, handle);
+	bf_put64(arg + HEAP_SIZE_AT, wish.bytes);
+	bf_put64(arg + HEAP_LIMIT_AT, wish.bytes - 1);
 	return RM_OK;
 }
 
@@ -239,9 +236,9 @@ static uint32_t heap_info(struct site *site)
 
 	if (status)
 		return status;
-	put64(site->call->arg + HEAP_TOTAL_AT, driver->config.mem_bytes);
-	put64(site->call->arg + HEAP_FREE_AT,
-	      driver->config.mem_bytes - hw_gpu_used_bytes(driver->gpus[gpu]));
+	bf_put64(site->call->arg + HEAP_TOTAL_AT, driver->config.mem_bytes);
+	bf_put64(site->call->arg + HEAP_FREE_AT,
+		 driver->config.mem_bytes - hw_gpu_used_bytes(driver->gpus[gpu]));
 	return RM_OK;
 }
 
@@ -259,7 +256,7 @@ uint32_t site_vid_heap(struct site *site)
 	}
 }
 
-/* The oldest form, for host memory only; it prepares the map at once if it names a file. */
+/* The oldest form, for host memory only. If it names a file, it also prepares the map. */
 uint32_t site_alloc_memory(struct site *site)
 {
 	struct memory_wish wish = { .bytes = site->rm.bytes };
@@ -276,7 +273,7 @@ uint32_t site_alloc_memory(struct site *site)
 		status = site_attach(site, object, &handle);
 	if (status)
 		return status;
-	put32(site->call->arg + site->rm.object_at, handle);
+	bf_put32(site->call->arg + site->rm.object_at, handle);
 	if (!site->call->named)
 		return RM_OK;
 	pthread_mutex_lock(&site->driver->lock);

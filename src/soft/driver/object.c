@@ -1,9 +1,9 @@
-/* Objects: made, found, put into a client's tables, taken out again. */
+/* Creates and finds objects, and enters them into and removes them from a client's tables. */
 #include <stdlib.h>
 
 #include "soft/driver/state.h"
 
-#define FIRST_HANDLE 0xcaf00000u /* of those that are chosen here; libraries' own begin at 0x5c000000 */
+#define FIRST_HANDLE 0xcaf00000u /* of handles chosen here; those of libraries begin at 0x5c000000 */
 
 struct object *object_new(struct driver *driver, uint32_t class_id, enum object_kind kind)
 {
@@ -53,7 +53,7 @@ static void drop_group(struct object *object)
 
 static void drop_range(struct object *object)
 {
-	/* One that was never attached is still in the list. */
+	/* An object that was never attached is still in the list. */
 	pthread_mutex_lock(&object->driver->lock);
 	list_remove(&object->range.of_space);
 	pthread_mutex_unlock(&object->driver->lock);
@@ -70,7 +70,7 @@ static void drop_code(struct object *object)
 		hw_space_put(object->code.space);
 }
 
-/* Everything that hw may take its time with happens here. */
+/* Releases the object's resources; hw may take long for that. */
 static void drop_payload(struct object *object)
 {
 	switch (object->kind) {
@@ -165,7 +165,7 @@ uint32_t object_attach(struct client *client, struct object *parent, struct obje
 	*bucket = object;
 	client->object_count++;
 	client->driver->channel_count += object->kind == OBJECT_CHANNEL;
-	object_get(object); /* the table's */
+	object_get(object); /* the table's reference */
 	return RM_OK;
 }
 
@@ -208,7 +208,7 @@ static void leave_others(struct object *object, struct reap *reap)
 	}
 }
 
-/* Children first. They nest no deeper than kinds do, since each kind says which others it may lie under. */
+/* Frees children first. The depth is limited, because each kind restricts the kinds of its parents. */
 void object_free(struct object *object, struct reap *reap)
 {
 	while (!list_is_empty(&object->children))

@@ -1,4 +1,4 @@
-/* Calls that name no object: what the driver is, which files belong together (nv-ioctl.h). */
+/* Calls that refer to no object: the driver's version, and registering files (nv-ioctl.h). */
 #include <errno.h>
 
 #include "soft/driver/state.h"
@@ -18,16 +18,16 @@ enum {
 	STATUS_BUS_AT = 4,
 };
 
-/* Another version is -EINVAL, with the right one in its place (rm_perform_version_check). */
+/* A different version gives -EINVAL, and the driver's version in the argument (rm_perform_version_check). */
 static int check_version(struct site *site)
 {
 	uint8_t *arg = site->call->arg;
 	bool is_same = !strncmp((const char *)arg + VERSION_TEXT_AT, SOFT_DRIVER_VERSION, VERSION_TEXT_BYTES);
-	bool is_query = get32(arg) == VERSION_QUERY;
+	bool is_query = bf_get32(arg) == VERSION_QUERY;
 
 	memset(arg + VERSION_TEXT_AT, 0, VERSION_TEXT_BYTES);
 	memcpy(arg + VERSION_TEXT_AT, SOFT_DRIVER_VERSION, sizeof(SOFT_DRIVER_VERSION));
-	put32(arg + VERSION_REPLY_AT, is_same || is_query);
+	bf_put32(arg + VERSION_REPLY_AT, is_same || is_query);
 	return is_same || is_query ? 0 : -EINVAL;
 }
 
@@ -46,14 +46,15 @@ static int card_info(struct site *site)
 		card[CARD_VENDOR_AT + 1] = 0x10;
 		card[CARD_DEVICE_AT] = 0x1f;
 		card[CARD_DEVICE_AT + 1] = 0xbe;
-		put32(card + CARD_GPU_ID_AT, (i + 1) << 8);
-		put64(card + CARD_FB_SIZE_AT, site->driver->config.mem_bytes);
-		put32(card + CARD_MINOR_AT, i);
+		bf_put32(card + CARD_GPU_ID_AT, (i + 1) << 8);
+		bf_put64(card + CARD_FB_SIZE_AT, site->driver->config.mem_bytes);
+		bf_put32(card + CARD_MINOR_AT, i);
 	}
 	return 0;
 }
 
-/* From then on the file speaks for the control file's client. Once, to a control file, and not in a chain. */
+/* After this, the file may be used for the control file's clients. Allowed once, with a control file, and not
+ * in a chain. */
 static int register_file(struct site *site)
 {
 	struct file *file = site->call->file, *control = site->call->named;
@@ -70,7 +71,7 @@ static int register_file(struct site *site)
 	return rc;
 }
 
-/* Nothing of the software GPU's ever signals one; who waits for an event would wait on a semaphore here. */
+/* The software GPU never signals such events; programs wait on semaphores instead. */
 static int os_event(struct site *site)
 {
 	bool has_client;
@@ -78,7 +79,7 @@ static int os_event(struct site *site)
 	pthread_mutex_lock(&site->driver->lock);
 	has_client = client_of(site, site->rm.client) != NULL;
 	pthread_mutex_unlock(&site->driver->lock);
-	put32(site->call->arg + site->rm.status_at, has_client ? RM_OK : RM_ERR_INVALID_CLIENT);
+	bf_put32(site->call->arg + site->rm.status_at, has_client ? RM_OK : RM_ERR_INVALID_CLIENT);
 	return 0;
 }
 
@@ -87,7 +88,7 @@ static int attach_gpus(struct site *site)
 	if (site->rm.size % 4)
 		return -EINVAL;
 	for (uint32_t at = 0; at < site->rm.size; at += 4) {
-		uint32_t id = get32(site->call->arg + at);
+		uint32_t id = bf_get32(site->call->arg + at);
 
 		if (id && (id & 0xff || id >> 8 > site->driver->config.gpus))
 			return -EINVAL;
@@ -99,9 +100,9 @@ static int status_code(struct site *site)
 {
 	uint8_t bus = site->call->arg[STATUS_BUS_AT];
 
-	if (get32(site->call->arg) || !bus || bus > site->driver->config.gpus)
+	if (bf_get32(site->call->arg) || !bus || bus > site->driver->config.gpus)
 		return -EINVAL;
-	put32(site->call->arg + site->rm.status_at, RM_OK);
+	bf_put32(site->call->arg + site->rm.status_at, RM_OK);
 	return 0;
 }
 
@@ -110,7 +111,7 @@ static int numa_info(struct site *site)
 	if (site->call->file->minor == SOFT_FILE_CONTROL)
 		return -EINVAL;
 	memset(site->call->arg, 0, site->rm.size);
-	put32(site->call->arg, 0xffffffffu); /* no node */
+	bf_put32(site->call->arg, 0xffffffffu); /* no NUMA node */
 	return 0;
 }
 

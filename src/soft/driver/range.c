@@ -1,4 +1,5 @@
-/* Addresses without memory: a part of a space that a program has reserved, to map into. */
+/* Address ranges without memory: a part of a space that a program has reserved for maps. */
+#include "base/number.h"
 #include "soft/driver/state.h"
 
 enum {
@@ -25,7 +26,7 @@ static uint32_t place(struct object *space, struct range_wish *wish)
 	}
 	if (!wish->base || wish->base % SOFT_PAGE_BYTES || wish->base > ADDRESS_END - wish->bytes)
 		return RM_ERR_INVALID_ARGUMENT;
-	/* Also what was mapped there before the reservation is in its way. */
+	/* A map from before the reservation conflicts with it too. */
 	if (space_is_reserved(space, wish->base, wish->bytes, &end) ||
 	    hw_space_find(space->space.hw, wish->base, wish->bytes, SOFT_PAGE_BYTES) != wish->base)
 		return RM_ERR_NO_MEMORY;
@@ -61,7 +62,7 @@ uint32_t range_make(struct site *site, uint32_t class_id, struct range_wish *wis
 
 	if (!wish->bytes || wish->bytes > ADDRESS_END)
 		return RM_ERR_INVALID_ARGUMENT;
-	wish->bytes = (wish->bytes + SOFT_PAGE_BYTES - 1) / SOFT_PAGE_BYTES * SOFT_PAGE_BYTES;
+	wish->bytes = bf_round_up(wish->bytes, SOFT_PAGE_BYTES);
 	range = object_new(site->driver, class_id, OBJECT_VIRTUAL);
 	if (!range)
 		return RM_ERR_NO_MEMORY;
@@ -82,22 +83,22 @@ uint32_t range_alloc(struct site *site, uint32_t gpu, struct object **object)
 	struct range_wish wish;
 	uint32_t status;
 
-	(void)gpu; /* the space says which */
-	/* NV01_MEMORY_VIRTUAL has parameters of its own, which nobody needs here. */
+	(void)gpu; /* the space determines it */
+	/* NV01_MEMORY_VIRTUAL has other parameters, which no program here needs. */
 	if (site->rm.class_id != 0x50a0)
 		return RM_ERR_NOT_SUPPORTED;
 	if (site->call->params_bytes != layout->memory_size)
 		return RM_ERR_INVALID_ARGUMENT;
-	wish = (struct range_wish){ .space = get32(params + SPACE_AT),
-				    .base = get64(params + OFFSET_AT),
-				    .bytes = get64(params + layout->memory_bytes),
-				    .align = get64(params + ALIGN_AT),
-				    .is_fixed = get32(params + layout->memory_flags) & FLAG_FIXED };
+	wish = (struct range_wish){ .space = bf_get32(params + SPACE_AT),
+				    .base = bf_get64(params + OFFSET_AT),
+				    .bytes = bf_get64(params + layout->memory_bytes),
+				    .align = bf_get64(params + ALIGN_AT),
+				    .is_fixed = bf_get32(params + layout->memory_flags) & FLAG_FIXED };
 	status = range_make(site, site->rm.class_id, &wish, object);
 	if (status)
 		return status;
-	put64(params + layout->memory_bytes, wish.bytes);
-	put64(params + OFFSET_AT, wish.base);
-	put64(params + LIMIT_AT, wish.base + wish.bytes - 1);
+	bf_put64(params + layout->memory_bytes, wish.bytes);
+	bf_put64(params + OFFSET_AT, wish.base);
+	bf_put64(params + LIMIT_AT, wish.base + wish.bytes - 1);
 	return RM_OK;
 }

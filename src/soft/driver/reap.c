@@ -1,5 +1,5 @@
-/* What was taken out of the tables, given back. Channels first: what they run then is ended, not faulted. Then maps,
- * so that nothing on the GPU reaches what goes. */
+/* Releases what was removed from the tables. Channels go first, so that their work ends without a fault; then
+ * maps, so that the GPU cannot access released memory. */
 #include <stdlib.h>
 
 #include "soft/driver/state.h"

@@ -1,4 +1,4 @@
-/* One message: whose it is, whether they may, what they want. */
+/* One message: its sender, its permission and its request. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@ struct request {
 	struct message *message;
 	struct soft_request head;
 	uint8_t *body;
-	int reply_file; /* to send along, or -1 */
+	int reply_file; /* to send with the answer, or -1 */
 };
 
 static void reply(struct request *request, int rc, bool has_body)
@@ -28,11 +28,12 @@ static void reply(struct request *request, int rc, bool has_body)
 		head.params_bytes = request->head.params_bytes;
 		parts[1].iov_len = head.arg_bytes + head.params_bytes;
 	}
-	/* Whoever does not read answers goes without. */
+	/* An answer that would block is dropped: the receiver does not read. */
 	wire_send(request->message->files.fd[0], parts, 2, &files, MSG_DONTWAIT);
 }
 
-/* The kernel says who sent a message, but lets root say otherwise; the socket for the answer knows who made it. */
+/* The kernel reports the sender of a message, but root can forge that. The socket for the answer has the
+ * credentials of the process that created it. */
 static pid_t maker_of(int sock)
 {
 	struct ucred cred;
@@ -41,7 +42,8 @@ static pid_t maker_of(int sock)
 	return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &room) ? 0 : cred.pid;
 }
 
-/* Other users' programs are served where their supervisor, which is root's or ours, speaks for them. */
+/* Programs of other users are served only through their supervisor, which belongs to root or to the server's
+ * user. */
 static bool is_ruler(const struct request *request)
 {
 	return !request->message->from.uid || request->message->from.uid == geteuid();
@@ -97,7 +99,7 @@ static int serve_open(struct request *request)
 	return 0;
 }
 
-/* The first file after the one for the answer, if it is one of ours. */
+/* The first file after the one for the answer, if it is a device file of this server. */
 static struct file *named_file(const struct request *request)
 {
 	struct stat st;
@@ -190,7 +192,7 @@ static int serve_status(struct request *request)
 
 static int serve_stop(struct request *request)
 {
-	bf_log(BF_LOG_INFO, "process %d ends it", request->message->from.pid);
+	bf_log(BF_LOG_INFO, "process %d stops the server", request->message->from.pid);
 	server_stop(request->server);
 	return 0;
 }
@@ -243,7 +245,7 @@ void request_serve(struct server *server, struct endpoint *endpoint, struct mess
 		is_good = !rc;
 		if (is_good)
 			rc = dispatch(&request);
-		/* A call that failed may have changed its argument, as an ioctl would. */
+		/* A failed call may have changed its argument, as an ioctl would. */
 		reply(&request, rc, is_good && (rc >= 0 || request.head.kind == SOFT_REQUEST_CALL));
 	}
 	if (request.reply_file >= 0)

@@ -1,4 +1,4 @@
-/* The listening socket, and when it all ends. */
+/* The listening socket, and the end of the server. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,10 +19,10 @@
 #include "soft/driver/server.h"
 
 enum {
-	FIRST_OPEN_S = 10,    /* so long it waits for the first, whatever linger says */
-	OTHER_ENDS_MS = 3000, /* one that has let go of its socket may still hold the lock */
-	STAY_S = 2,	      /* after somebody looked for us */
-	LATER_MS = 50,	      /* somebody is just looking for us: try to end again */
+	FIRST_OPEN_S = 10,    /* how long it waits for its first file, whatever linger is */
+	OTHER_ENDS_MS = 3000, /* a server that has closed its socket may still hold the lock */
+	STAY_S = 2,	      /* after a process looked for the server */
+	LATER_MS = 50,	      /* a process is looking for the server: try to end later */
 	BACKLOG = 256,
 };
 
@@ -41,7 +41,7 @@ void server_stop(struct server *server)
 	server->is_stopping = true;
 	pthread_mutex_unlock(&server->lock);
 	if (write(server->wake_main, &wake, sizeof(wake)) < 0)
-		bf_log(BF_LOG_WARN, "not woken: the end comes late");
+		bf_log(BF_LOG_WARN, "the main thread cannot be woken; the server ends late");
 }
 
 static int fill_address(const char *folder, struct sockaddr_un *address)
@@ -70,7 +70,8 @@ static int open_in(const char *folder, const char *name)
 	return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-/* Whoever holds this lock is the one that serves the folder; the kernel lets go of it however it ends. 1: another. */
+/* The holder of this lock serves the directory; the kernel releases it when that process ends. 1: another
+ * process has it. */
 static int take_folder(struct server *server, const struct sockaddr_un *address)
 {
 	server->running = open_in(server->options.folder, "running");
@@ -94,7 +95,7 @@ static int listen_at(struct server *server, const struct sockaddr_un *address)
 	mode_t mask;
 	struct stat st;
 
-	unlink(address->sun_path); /* of one that was killed: we have its lock */
+	unlink(address->sun_path); /* from a server that was killed: this one has its lock */
 	server->listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (server->listening < 0 || fstat(server->listening, &st))
 		return -errno;
@@ -104,7 +105,7 @@ static int listen_at(struct server *server, const struct sockaddr_un *address)
 	umask(mask);
 	if (rc)
 		return rc;
-	/* Before anybody can connect, so that every message says who sent it. */
+	/* Before a process can connect, so that every message has credentials. */
 	if (setsockopt(server->listening, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) ||
 	    listen(server->listening, BACKLOG))
 		return -errno;
@@ -116,16 +117,17 @@ static void accept_all(struct server *server)
 	for (int sock; (sock = accept4(server->listening, NULL, NULL, SOCK_CLOEXEC)) >= 0;)
 		endpoint_add(server, sock, NULL);
 	if (errno == EMFILE || errno == ENFILE)
-		poll(NULL, 0, LATER_MS); /* whoever waits there waits until somebody has closed something */
+		poll(NULL, 0, LATER_MS); /* out of descriptors: clients wait until one is closed */
 }
 
-/* When it may end if nobody uses it. Under the lock. */
+/* When the server may end without users. Call with the lock held. */
 static uint64_t ends_ns(const struct server *server)
 {
 	return server->deadline_ns > server->stay_ns ? server->deadline_ns : server->stay_ns;
 }
 
-/* Nobody may be just about to open a file: whoever looks for a software GPU holds the folder's other lock meanwhile. */
+/* A process that looks for a server holds the directory's other lock, so the server cannot end while that
+ * process is about to open a file. */
 static bool may_end(struct server *server)
 {
 	cleanup_close int lock = open_in(server->options.folder, "lock");
@@ -134,7 +136,7 @@ static bool may_end(struct server *server)
 
 	if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB))
 		return false;
-	/* Somebody may have found us and opened a file since we looked; from here on nobody can find us. */
+	/* A process may have opened a file since the last check; from here on, none can find this server. */
 	pthread_mutex_lock(&server->lock);
 	is_wanted = server->file_count > 0 || bf_now_ns() < ends_ns(server);
 	pthread_mutex_unlock(&server->lock);
@@ -145,7 +147,7 @@ static bool may_end(struct server *server)
 	return true;
 }
 
-/* Milliseconds until something may have to be done; -1: only when told. *is_over: now. */
+/* Milliseconds until the next check; -1: none is due. *is_over: the server must end now. */
 static int look_at_clock(struct server *server, bool *is_over)
 {
 	uint64_t now_ns = bf_now_ns(), deadline_ns;
@@ -196,7 +198,8 @@ bool server_free(struct server *server)
 {
 	struct sockaddr_un address;
 
-	/* Out of everybody's sight first: the next one can begin while this one still gives back what it has. */
+	/* Remove the socket first, so that the next server can start while this one still releases its
+	 * resources. */
 	if (server->listening >= 0 && !fill_address(server->options.folder, &address)) {
 		unlink(address.sun_path);
 		close(server->listening);
@@ -279,7 +282,7 @@ struct driver *server_driver(const struct server *server)
 	return server->driver;
 }
 
-/* Before any thread is started: none is to have them. */
+/* Before any thread is started, so that all threads block the signals. */
 static int take_signals(void)
 {
 	struct sigaction ignore = { .sa_handler = SIG_IGN };
@@ -301,7 +304,7 @@ static void say_ready(const struct server_options *options)
 	if (options->ready_fd < 0)
 		return;
 	if (write(options->ready_fd, "1", 1) < 0)
-		bf_log(BF_LOG_INFO, "nobody waits for it");
+		bf_log(BF_LOG_INFO, "no process waits for the start");
 	close(options->ready_fd);
 }
 
@@ -316,7 +319,7 @@ int server_run(const struct server_options *options, struct bf_error *err)
 		return bf_fail(err, -signals, "signals: %s", strerror(-signals));
 	rc = server_new(options, &server, err);
 	if (rc > 0)
-		bf_log(BF_LOG_INFO, "another one serves %s", options->folder);
+		bf_log(BF_LOG_INFO, "another server has %s", options->folder);
 	if (rc >= 0)
 		say_ready(options);
 	if (!server)
@@ -327,8 +330,8 @@ int server_run(const struct server_options *options, struct bf_error *err)
 	server_serve(server);
 	bf_log(BF_LOG_INFO, "ends");
 	if (!server_free(server)) {
-		bf_log(BF_LOG_INFO, "ended with a call under way");
-		_exit(0); /* the kernel gives back what they hold */
+		bf_log(BF_LOG_INFO, "ended while a call was running");
+		_exit(0); /* the kernel releases what they hold */
 	}
 	return 0;
 }

@@ -1,4 +1,5 @@
-/* The driver behind its socket: what server.c, worker.c and request.c share. Private to the room. */
+/* The driver behind its socket: declarations shared by server.c, worker.c and request.c. Private to the
+ * module. */
 #ifndef BELFRY_SOFT_DRIVER_SERVER_H
 #define BELFRY_SOFT_DRIVER_SERVER_H
 
@@ -13,12 +14,12 @@
 
 enum { WORKERS_MAX = 64 };
 
-/* Our end of a device file, or of a connection at the listening socket. */
+/* The server's end of a device file, or of a connection at the listening socket. */
 struct endpoint {
 	atomic_uint refs;
 	int sock;
 	struct file *file;     /* NULL: a connection */
-	pid_t supervisor;      /* of whoever asked for it through this file, or 0; under server::lock */
+	pid_t supervisor;      /* the sender of SOFT_REQUEST_SUPERVISE, or 0; under server::lock */
 	bool is_closed;	       /* under server::lock */
 	struct list of_server; /* server::endpoints */
 };
@@ -27,13 +28,13 @@ struct server {
 	struct driver *driver;
 	struct family *family;
 	struct server_options options;
-	dev_t sockets; /* where sockets' inodes are counted */
+	dev_t sockets; /* device number of socket inodes */
 	int listening, running, epoll, wake_workers, wake_main;
-	int signals;	      /* that end it, or -1; server_run's */
-	pthread_mutex_t lock; /* of what follows */
+	int signals;	      /* signalfd, or -1; set by server_run */
+	pthread_mutex_t lock; /* protects what follows */
 	struct list endpoints;
 	unsigned file_count;
-	uint64_t deadline_ns, stay_ns; /* it ends after both, if there is no file then */
+	uint64_t deadline_ns, stay_ns; /* it ends after both, if no file is open */
 	bool is_stopping;
 	pthread_t workers[WORKERS_MAX];
 	unsigned worker_count, idle_count;
@@ -41,16 +42,16 @@ struct server {
 
 /* worker.c */
 int workers_start(struct server *server);
-/* False if some would not end in time. */
+/* False if some workers did not end in time. */
 bool workers_end(struct server *server);
-struct endpoint *endpoint_add(struct server *server, int sock, struct file *file); /* takes both; or NULL */
+struct endpoint *endpoint_add(struct server *server, int sock, struct file *file); /* owns both; or NULL */
 void endpoint_close(struct server *server, struct endpoint *endpoint);
 void endpoint_put(struct endpoint *endpoint);
 
 /* server.c */
-void server_stay(struct server *server); /* somebody looked for it, and may open a file next */
+void server_stay(struct server *server); /* a process looked for the server, and may open a file next */
 
-/* request.c: one message, and its answer. Closes the files. */
+/* request.c: handles one message and answers it. Closes the files. */
 struct message {
 	uint8_t *bytes;
 	size_t count;

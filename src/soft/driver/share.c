@@ -1,5 +1,5 @@
-/* DUP_OBJECT and SHARE: another name for memory, in the same client or in another's. A process may duplicate what its
- * own clients made; anything else only if the owner has shared it with that client. */
+/* DUP_OBJECT and SHARE: another handle for memory, in the same or in another client. A process may duplicate
+ * objects of its own clients; others only if their owner has shared them with that client. */
 #include <stdlib.h>
 
 #include "soft/driver/state.h"
@@ -129,6 +129,6 @@ uint32_t site_dup(struct site *site)
 	pthread_mutex_unlock(&site->driver->lock);
 	object_put(object);
 	if (!status)
-		put32(site->call->arg + site->rm.object_at, handle);
+		bf_put32(site->call->arg + site->rm.object_at, handle);
 	return status;
 }

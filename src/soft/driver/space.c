@@ -1,4 +1,4 @@
-/* Address spaces: what lies where, and what is reserved. */
+/* Address spaces: their maps and reservations. */
 #include "soft/driver/state.h"
 
 uint32_t space_alloc(struct site *site, uint32_t gpu, struct object **made)
@@ -14,7 +14,7 @@ uint32_t space_alloc(struct site *site, uint32_t gpu, struct object **made)
 	return RM_OK;
 }
 
-/* Most programs make one of their own; this one is for those that leave the handle at 0. */
+/* Most programs create an address space; this one is for those that pass handle 0. */
 struct object *space_default(struct object *device)
 {
 	struct object *space = device->device.space;
@@ -25,7 +25,7 @@ struct object *space_default(struct object *device)
 	if (!space)
 		return NULL;
 	if (hw_space_new(device->driver->gpus[device->gpu], &space->space.hw)) {
-		object_put(space); /* it has nothing yet that could wait */
+		object_put(space); /* nothing uses it yet, so this does not block */
 		return NULL;
 	}
 	space->gpu = device->gpu;

@@ -1,6 +1,6 @@
-/* What the files of this room share. Everything here is under driver::lock unless it says otherwise. hw is called
- * without it wherever hw may wait: what a call needs is kept by references while the lock is not held, and what is
- * freed is first taken out of all tables (struct reap), then given back. */
+/* Declarations shared by the files of this module. Everything here is under driver::lock unless noted. hw is
+ * called without the lock where it may wait: references keep what the call needs, and freed objects are first
+ * removed from all tables (struct reap), then released. */
 #ifndef BELFRY_SOFT_DRIVER_STATE_H
 #define BELFRY_SOFT_DRIVER_STATE_H
 
@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "rm/rm.h"
 #include "soft/driver/driver.h"
 #include "soft/driver/list.h"
@@ -28,12 +29,12 @@ enum {
 };
 
 enum {
-	OBJECTS_MAX = 65536, /* of a client */
-	MAPS_MAX = 65536,    /* of a client, on the GPU */
-	SHARES_MAX = 64,     /* of an object */
+	OBJECTS_MAX = 65536, /* per client */
+	MAPS_MAX = 65536,    /* per client, on the GPU */
+	SHARES_MAX = 64,     /* per object */
 	CLIENTS_MAX = 4096,
 	BUCKETS = 1024,
-	HOST_FACTOR = 4, /* host memory, at most so many times the GPUs' */
+	HOST_FACTOR = 4, /* limit of host memory, as a multiple of the GPUs' memory */
 	USERD_BYTES = 512,
 };
 
@@ -48,30 +49,31 @@ enum object_kind {
 	OBJECT_CHANNEL = 1 << 7,
 	OBJECT_BELL = 1 << 8,
 	OBJECT_CODE = 1 << 9,
-	OBJECT_CLIENT = 1 << 10, /* of no object: where a client itself is meant */
+	OBJECT_CLIENT = 1 << 10, /* no object: stands for the client itself */
 };
 
-/* Memory, by however many objects it is named. */
+/* Memory that any number of objects refer to. */
 struct block {
-	atomic_uint refs; /* objects that have not let go of it yet */
+	atomic_uint refs; /* objects that still refer to it */
 	struct hw_memory *hw;
 	uint64_t bytes;
 	bool is_vidmem;
 	uint32_t gpu;
-	struct list holders; /* object::memory.of_block; the first one owns it */
+	struct list holders; /* object::memory.of_block; the first object owns it */
 };
 
-/* Memory on the GPU. Both sides know of it, and it goes with whichever goes first. */
+/* A map of memory into a space. It is in the lists of both, and is removed with the first of them that
+ * goes. */
 struct dma_map {
 	struct list of_space, of_memory; /* object::space.maps, object::memory.maps; reap::maps */
 	struct client *client;
 	uint32_t memory; /* handle */
 	uint64_t address, bytes;
-	struct hw_space *hw; /* kept */
+	struct hw_space *hw; /* reference */
 };
 
 struct share {
-	uint64_t with; /* client::serial: handles are used again */
+	uint64_t with; /* client::serial, because handles are reused */
 	struct share *next;
 };
 
@@ -80,8 +82,8 @@ struct object {
 	struct driver *driver;
 	uint32_t handle, class_id, gpu;
 	enum object_kind kind;
-	bool is_dead;	       /* in no table any more */
-	struct client *client; /* kept */
+	bool is_dead;	       /* removed from all tables */
+	struct client *client; /* reference */
 	struct object *parent; /* NULL: the client */
 	struct list of_parent; /* object::children or client::children; reap::objects */
 	struct list children;
@@ -97,12 +99,12 @@ struct object {
 			struct list maps, ranges; /* dma_map::of_space, object::range.of_space */
 		} space;
 		struct {
-			struct object *space; /* kept */
+			struct object *space; /* reference */
 			struct list of_space;
 			uint64_t base, bytes;
 		} range;
 		struct {
-			struct object *space; /* of a device: the default one, made when first needed */
+			struct object *space; /* of a device: the default space, created when first needed */
 		} device;
 		struct {
 			struct hw_group *hw;
@@ -113,13 +115,13 @@ struct object {
 		} group;
 		struct {
 			struct hw_channel *hw;
-			struct object *group; /* kept; one of its own if it was made without */
+			struct object *group; /* reference; its own if it was created without one */
 			bool is_alone;
 		} channel;
 		struct {
-			struct hw_code *hw; /* until it is settled */
+			struct hw_code *hw; /* until is_settled */
 			struct hw_space *space;
-			bool is_settled; /* known by its handle in the space */
+			bool is_settled; /* registered in the space under its handle */
 		} code;
 	};
 };
@@ -130,7 +132,7 @@ struct client {
 	uint64_t serial;
 	pid_t pid;
 	bool is_dead;
-	struct file *file; /* that it was made through; valid while not dead */
+	struct file *file; /* the file that created it; valid while not dead */
 	struct driver *driver;
 	struct list of_driver; /* driver::clients */
 	struct list of_file;   /* file::clients */
@@ -139,11 +141,11 @@ struct client {
 	struct object *buckets[BUCKETS];
 };
 
-/* What the next mmap of a file finds. */
+/* What the next mmap of a file maps. */
 struct prepared {
 	bool is_valid;
 	uint64_t client; /* client::serial */
-	uint32_t object; /* handle: looked up again then, so that a freed one is not kept by this */
+	uint32_t object; /* handle: looked up again at mmap, so that this does not keep a freed object */
 	uint64_t offset, bytes;
 };
 
@@ -155,7 +157,7 @@ struct file {
 	bool is_closed;
 	struct list of_driver; /* driver::files */
 	struct list clients;   /* client::of_file */
-	struct file *control;  /* REGISTER_FD; kept */
+	struct file *control;  /* REGISTER_FD; reference */
 	struct prepared prepared;
 };
 
@@ -169,63 +171,37 @@ struct driver {
 	uint32_t file_count, client_count, channel_count, next_client;
 	uint64_t next_serial;
 	uint64_t host_bytes, host_max_bytes;
-	uint64_t loading_bytes;	 /* texts that are being read at this moment */
-	uint32_t closing_count;	 /* files whose client is being taken apart */
-	pthread_cond_t is_quiet; /* none is any more */
+	uint64_t loading_bytes;	 /* texts being loaded */
+	uint32_t closing_count;	 /* files whose clients are being freed */
+	pthread_cond_t is_quiet; /* closing_count is 0 */
 };
 
-/* One call, as far as it is understood. */
+/* A decoded call. */
 struct site {
 	struct driver *driver;
 	struct call *call;
 	struct rm_call rm;
 };
 
-/* Taken out of the tables under the lock, given back without it. */
+/* Objects and maps that were removed from the tables with the lock held, to be released without it. */
 struct reap {
 	struct list objects, maps;
-	bool is_all; /* of a client: its spaces go, and every map with them */
+	bool is_all; /* a whole client: its spaces go, and all their maps */
 };
 
-static inline uint32_t get32(const uint8_t *at)
-{
-	uint32_t value;
-
-	memcpy(&value, at, sizeof(value));
-	return value;
-}
-
-static inline uint64_t get64(const uint8_t *at)
-{
-	uint64_t value;
-
-	memcpy(&value, at, sizeof(value));
-	return value;
-}
-
-static inline void put32(uint8_t *at, uint32_t value)
-{
-	memcpy(at, &value, sizeof(value));
-}
-
-static inline void put64(uint8_t *at, uint64_t value)
-{
-	memcpy(at, &value, sizeof(value));
-}
-
 /* object.c */
-/* In no table; NULL: no memory. */
+/* Not in any table; NULL: no memory. */
 struct object *object_new(struct driver *driver, uint32_t class_id, enum object_kind kind);
 struct object *object_get(struct object *object);
-void object_put(struct object *object); /* not under the lock: may give back what it holds; NULL is nothing */
+void object_put(struct object *object); /* call without the lock: it may release resources; NULL is allowed */
 struct object *object_find(const struct client *client, uint32_t handle, unsigned kinds);
-/* Put it into the tables. `parent` NULL: the client. Handle 0: one is chosen. A status. */
+/* Enters the object into the tables. `parent` NULL: the client. Handle 0: one is chosen. Returns a status. */
 uint32_t object_attach(struct client *client, struct object *parent, struct object *object, uint32_t handle);
-void object_free(struct object *object, struct reap *reap); /* and everything below it */
+void object_free(struct object *object, struct reap *reap); /* and all objects below it */
 
 /* client.c */
 struct client *client_by_handle(const struct driver *driver, uint32_t handle);
-/* The client a call is for, if the call's file may speak for it; else NULL: RM_ERR_INVALID_CLIENT. */
+/* The client of a call, if the call's file may be used for it; NULL: RM_ERR_INVALID_CLIENT. */
 struct client *client_of(const struct site *site, uint32_t handle);
 struct client *client_get(struct client *client);
 void client_put(struct client *client);
@@ -237,10 +213,11 @@ void reap_init(struct reap *reap);
 void reap_map(struct reap *reap, struct dma_map *map);
 void reap_run(struct reap *reap); /* without the lock */
 
-/* alloc.c: one function a kind. Without the lock; a status. */
+/* alloc.c: one function per kind. Call without the lock. Returns a status. */
 uint32_t site_alloc(struct site *site);
 uint32_t site_free(struct site *site, uint32_t handle);
-/* Attach what was made, if parent and client are still there; else it is put. Writes the handle to *handle. */
+/* Attaches a new object if parent and client still exist; otherwise drops it. Writes the handle to
+ * *handle. */
 uint32_t site_attach(struct site *site, struct object *object, uint32_t *handle);
 
 /* memory.c */
@@ -250,20 +227,20 @@ struct memory_wish {
 };
 uint32_t memory_make(struct driver *driver, uint32_t gpu, uint32_t class_id, struct memory_wish *wish,
 		     struct object **object);
-void memory_join(struct block *block, struct object *object); /* another name for it */
+void memory_join(struct block *block, struct object *object); /* adds a handle */
 uint32_t memory_alloc(struct site *site, uint32_t gpu, struct object **object);
-void memory_leave(struct object *object); /* its last name lets go of it */
+void memory_leave(struct object *object); /* the last one frees the memory */
 uint32_t site_vid_heap(struct site *site);
 uint32_t site_alloc_memory(struct site *site);
-/* The memory by that handle, with a reference, or NULL. Under the lock. */
+/* The memory with that handle, with a reference, or NULL. Call with the lock held. */
 struct hw_memory *memory_find(const struct client *client, uint32_t handle);
 
-/* space.c. Under the lock. */
-uint32_t space_alloc(struct site *site, uint32_t gpu, struct object **object); /* but not this one */
-/* The space that a handle means: its own, a range's, or a device's default; NULL. No reference. */
+/* space.c. Call with the lock held. */
+uint32_t space_alloc(struct site *site, uint32_t gpu, struct object **object); /* except for this one */
+/* The space that a handle refers to: itself, that of a range, or a device's default; NULL. No reference. */
 struct object *space_find(const struct client *client, uint32_t handle);
 struct object *space_default(struct object *device);
-/* The lowest free addresses at or above `from` that nobody has reserved; 0: none. */
+/* The lowest free and unreserved addresses at or above `from`; 0: none. */
 uint64_t space_pick(struct object *space, uint64_t from, uint64_t bytes, uint64_t align);
 bool space_is_reserved(struct object *space, uint64_t base, uint64_t bytes, uint64_t *end);
 void space_free_maps(struct object *object, struct reap *reap); /* of a space or of a range */
@@ -288,7 +265,7 @@ uint32_t channel_alloc(struct site *site, uint32_t gpu, struct object **object);
 
 /* code.c */
 uint32_t code_alloc(struct site *site, uint32_t gpu, struct object **object);
-uint32_t code_settle(struct object *object); /* once it has a handle */
+uint32_t code_settle(struct object *object); /* after it received its handle */
 
 /* share.c */
 uint32_t site_dup(struct site *site);
@@ -303,27 +280,27 @@ uint32_t site_unmap(struct site *site);
 uint32_t map_prepare(struct site *site, struct client *client, struct object *object, uint64_t offset,
 		     uint64_t bytes);
 
-/* plain.c: calls that name no object. 0 or -errno. */
+/* plain.c: calls that refer to no object. 0 or -errno. */
 int site_plain(struct site *site);
 
 /* control.c and its tables */
 struct control_site {
 	struct site *site;
 	struct driver *driver;
-	struct client *client; /* kept, as is the object; NULL object: the client itself */
+	struct client *client; /* reference, as is the object; NULL object: the client itself */
 	struct object *object;
 	uint8_t *params;
 	uint32_t bytes;
 };
 struct control {
-	uint32_t cmd, bytes; /* exactly, as the driver insists on; 0: the layout says */
-	unsigned kinds;	     /* of objects it is for */
-	uint32_t (*answer)(struct control_site *site); /* without the lock */
+	uint32_t cmd, bytes; /* bytes: the exact size, as the driver requires; 0: from the layout */
+	unsigned kinds;	     /* kinds of objects it applies to */
+	uint32_t (*answer)(struct control_site *site); /* called without the lock */
 };
 uint32_t site_control(struct site *site);
 extern const struct control controls_root[], controls_gpu[], controls_channel[]; /* each ends with cmd 0 */
 
-/* account.c: what is told of memory */
+/* account.c: reports of memory */
 uint32_t told_fb_info(struct control_site *site);
 uint32_t told_pids(struct control_site *site);
 uint32_t told_pid_info(struct control_site *site);

@@ -1,5 +1,6 @@
-/* Threads that take messages. A message is taken, the file is armed again, and only then is it answered: a call that
- * takes its time holds up nobody, not even others that use the same file. Where all are busy one more is started. */
+/* Worker threads that receive messages. A worker receives a message, re-arms the file, and only then answers.
+ * So a slow call delays no other call, even on the same file. If all workers are busy, another one is
+ * started. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -55,20 +56,21 @@ struct endpoint *endpoint_add(struct server *server, int sock, struct file *file
 	return NULL;
 }
 
-/* Supervision goes first: whoever sees that the file is closed finds it ended. */
+/* Supervision ends first: a thread that sees the file closed finds it ended. */
 static void end_supervision(struct server *server, struct endpoint *endpoint)
 {
 	pid_t supervisor;
 
 	pthread_mutex_lock(&server->lock);
 	supervisor = endpoint->supervisor;
-	endpoint->is_closed = true; /* a request of it that is still under way adds nothing any more */
+	endpoint->is_closed = true; /* a request of it that is still running adds no root any more */
 	pthread_mutex_unlock(&server->lock);
 	if (supervisor)
 		family_remove(server->family, endpoint);
 }
 
-/* Only whoever has it unarmed may do this: no other thread can have an event of it then. */
+/* Only the thread that has disarmed the endpoint may call this: no other thread can then receive an event of
+ * it. */
 void endpoint_close(struct server *server, struct endpoint *endpoint)
 {
 	bool is_last;
@@ -87,10 +89,10 @@ void endpoint_close(struct server *server, struct endpoint *endpoint)
 	pthread_mutex_unlock(&server->lock);
 	endpoint_put(endpoint);
 	if (is_last && write(server->wake_main, &wake, sizeof(wake)) < 0)
-		bf_log(BF_LOG_WARN, "not woken: the end comes late");
+		bf_log(BF_LOG_WARN, "a worker cannot be woken; the server ends late");
 }
 
-/* Nothing was read: the other end is closed, or somebody sent nothing at all. */
+/* Nothing was read: the other end is closed, or it sent an empty message. */
 static bool is_closed(int sock)
 {
 	struct pollfd state = { .fd = sock, .events = POLLIN | POLLRDHUP };
@@ -122,7 +124,7 @@ static void serve(struct server *server, struct endpoint *endpoint, uint8_t *roo
 
 static void *work(void *context);
 
-/* Called with the lock held. */
+/* Call with the lock held. */
 static int start_one(struct server *server)
 {
 	int rc = -pthread_create(&server->workers[server->worker_count], NULL, work, server);
@@ -165,9 +167,9 @@ static void *work(void *context)
 
 		if (count < 0 && errno == EINTR)
 			continue;
-		if (count < 0 || !event.data.ptr) /* the wake-up of the end */
+		if (count < 0 || !event.data.ptr) /* the wake-up that ends the workers */
 			break;
-		/* One that is told to end leaves the event: everything is closed then. */
+		/* At the end of the server a worker leaves the event: every endpoint is closed then. */
 		if (note_busy(server))
 			break;
 		serve(server, event.data.ptr, room);
@@ -203,7 +205,7 @@ bool workers_end(struct server *server)
 
 	server_stop(server);
 	pthread_mutex_lock(&server->lock);
-	count = server->worker_count; /* no more are started now */
+	count = server->worker_count; /* no more workers are started after this */
 	pthread_mutex_unlock(&server->lock);
 	if (count && write(server->wake_workers, &wake, sizeof(wake)) < 0)
 		return false;
