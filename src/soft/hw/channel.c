@@ -1,4 +1,4 @@
-/* Channels: made, scheduled, stopped and ended. What they do is in front.c. */
+/* Creates, schedules, stops and ends channels. front.c executes their commands. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static int check(const struct hw_channel_options *o, struct bf_error *err)
 		return bf_fail(err, EINVAL, "channel: a ring of %u entries: a power of two, at most 2^20",
 			       o->ring_entries);
 	if (o->ring_address % 8 || o->ring_address >= 1ull << SOFT_ADDRESS_BITS)
-		return bf_fail(err, EINVAL, "channel: the ring's address %#llx is not one",
+		return bf_fail(err, EINVAL, "channel: invalid ring address %#llx",
 			       (unsigned long long)o->ring_address);
 	if (o->userd_offset % 4 || o->userd_offset > o->userd->bytes ||
 	    o->userd->bytes - o->userd_offset < USERD_BYTES)
@@ -25,7 +25,7 @@ static int check(const struct hw_channel_options *o, struct bf_error *err)
 	return 0;
 }
 
-/* A free number, or -ENOSPC. */
+/* Takes a free token, or returns -ENOSPC. */
 static int take_token(struct hw_gpu *gpu, struct hw_channel *ch)
 {
 	for (uint32_t i = 0; i < SOFT_CHANNELS_MAX; i++) {
@@ -78,7 +78,8 @@ int hw_channel_new(const struct hw_channel_options *options, struct hw_channel *
 	rc = join(ch);
 	if (rc) {
 		free(ch);
-		return bf_fail(err, -rc, "channel: the GPU has %d of them already", SOFT_CHANNELS_MAX);
+		return bf_fail(err, -rc, "channel: the GPU already has %d channels, the maximum",
+			       SOFT_CHANNELS_MAX);
 	}
 	hw_space_get(ch->space);
 	hw_memory_get(ch->userd);
@@ -145,7 +146,8 @@ void hw_channel_set_scheduled(struct hw_channel *ch, bool is_scheduled)
 	hw_unlock(gpu->cores);
 }
 
-/* First all are barred, then each is waited for: none goes on while another is stopped. */
+/* All channels are barred first, then each is waited for, so that none continues while another is being
+ * stopped. */
 void hw_channels_disable(struct hw_channel *const *channels, uint32_t count, bool is_disabled)
 {
 	struct hw_cores *cores;

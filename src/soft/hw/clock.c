@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 
-/* A GPU does not start at 0: programs take a timestamp of 0 for none. */
+/* The clock does not start at 0, because programs take a timestamp of 0 for none. */
 #define START_NS 1000000000u
 
 void hw_clock_init(struct hw_clock *clock)
@@ -19,7 +19,7 @@ static uint64_t uncapped(const struct hw_clock *clock)
 	return bf_now_ns() + (uint64_t)__atomic_load_n(&clock->offset_ns, __ATOMIC_ACQUIRE);
 }
 
-/* Several threads read at once: what one was told, no later one may be told less. */
+/* Several threads read at the same time: a later reading must not be less than an earlier one. */
 static uint64_t told(struct hw_clock *clock, uint64_t ns)
 {
 	uint64_t last = __atomic_load_n(&clock->last_ns, __ATOMIC_RELAXED);

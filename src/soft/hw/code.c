@@ -1,4 +1,4 @@
-/* Code: PTX text, loaded once, by number in an address space. */
+/* Code: PTX text, loaded once, identified by a number in an address space. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ int hw_code_new(const char *text, size_t length, const uint64_t *addresses, uint
 		return rc;
 	}
 	if (count != ptx_variable_count(c->module)) {
-		rc = bf_fail(err, EINVAL, "loading code: addresses of %u variables, not of %u", count,
+		rc = bf_fail(err, EINVAL, "loading code: %u variable addresses instead of %u", count,
 			     ptx_variable_count(c->module));
 		hw_code_put(c);
 		return rc;

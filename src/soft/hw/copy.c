@@ -1,5 +1,5 @@
-/* Copies and fills, a piece at a time. A line's destination is a run of bytes; what comes there is the source's bytes,
- * a pattern that repeats, or (rarely) components picked one by one. */
+/* Copies and fills, a piece at a time. The destination of a line is a run of bytes. Its content is the
+ * source's bytes, a repeated pattern, or (rarely) components selected one by one. */
 #include <string.h>
 
 #include "soft/hw/state.h"
@@ -8,11 +8,11 @@ enum {
 	FROM_CONST_A = 4,
 	FROM_CONST_B = 5,
 	FROM_NOTHING = 6,
-	PATTERN_BYTES = 3072,  /* a multiple of every element's size: 1..4 components of 1, 2, 4 bytes */
-	LINE_PRICE_BYTES = 64, /* what a line or an element costs, however short it is */
+	PATTERN_BYTES = 3072,  /* a multiple of every element size: 1..4 components of 1, 2, 4 bytes */
+	LINE_PRICE_BYTES = 64, /* the minimum cost of a line or element */
 };
 
-/* Copies do not care who else is writing; the thread sanitizer would, and sees atomics instead. */
+/* Copies may race with the program's writes. Under the thread sanitizer they use atomics. */
 static void move_bytes(uint8_t *to, const uint8_t *from, uint64_t bytes)
 {
 #ifdef __SANITIZE_THREAD__
@@ -39,7 +39,7 @@ static bool set_remap(struct hw_channel *ch, struct hw_copy *c)
 		c->from[i] = m->components >> (4 * i) & 7;
 		if (c->from[i] > FROM_NOTHING || (c->from[i] < FROM_CONST_A && c->from[i] >= c->in_count))
 			return hw_channel_fail(ch, SOFT_ERROR_METHOD, m->components,
-					       "components that are not there");
+					       "components that do not exist");
 	}
 	c->line_bytes *= (uint64_t)size * c->out_count;
 	return true;
@@ -80,7 +80,7 @@ static void fault(struct hw_copied *copied, uint64_t address, bool is_write)
 	copied->is_write = is_write;
 }
 
-/* The most bytes at once, from `column` of the line on; 0 after a fault. */
+/* Copies as many bytes as possible at once, from `column` of the line on; 0 after a fault. */
 static uint64_t copy_run(const struct hw_copy *c, struct hw_space *space, uint64_t in, uint64_t out,
 			 uint64_t max, struct hw_copied *copied)
 {
@@ -109,7 +109,7 @@ static void put_component(uint8_t *to, uint32_t value, uint32_t bytes)
 		to[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* The pattern over and over, so that any run of it can be copied from some place in its first element on. */
+/* Repeats the pattern, so that any run of it can be copied from an offset in its first element. */
 static void make_pattern(const struct hw_copy *c, uint8_t *pattern, uint32_t bytes)
 {
 	uint32_t size = c->component_bytes * c->out_count;
@@ -137,7 +137,7 @@ static uint64_t fill_run(const struct hw_copy *c, struct hw_space *space, uint64
 
 		move_bytes(to + done, pattern + at, n);
 		done += n;
-		at = 0; /* the pattern is whole elements long */
+		at = 0; /* the pattern consists of whole elements */
 	}
 	copied->moved_bytes += run;
 	return run;
@@ -151,7 +151,7 @@ static bool is_pattern(const struct hw_copy *c)
 	return c->is_remap;
 }
 
-/* One element, component by component. */
+/* Copies one element, component by component. */
 static uint64_t remap_one(const struct hw_copy *c, struct hw_space *space, uint64_t in, uint64_t out,
 			  struct hw_copied *copied)
 {
@@ -182,7 +182,7 @@ static uint64_t remap_one(const struct hw_copy *c, struct hw_space *space, uint6
 	return out_bytes;
 }
 
-/* Some of the current line; 0 after a fault. */
+/* Copies a part of the current line; 0 after a fault. */
 static uint64_t step(const struct hw_copy *c, struct hw_space *space, uint64_t max, const uint8_t *pattern,
 		     struct hw_copied *copied)
 {

@@ -1,5 +1,6 @@
-/* The worker threads. One lock for all: it is held to choose and to account, some hundred nanoseconds at a time. Of the
- * workers that have nothing to do, one sleeps until the next thing is due; the others until they are called. */
+/* The worker threads. One lock protects everything. It is held to choose and to account for work, some
+ * hundred nanoseconds at a time. Of the idle workers, one sleeps until the next event is due; the others
+ * sleep until they are woken. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 
 enum {
 	SLEEP_MIN_NS = 20000,
-	STEPS_MAX = 64, /* of a clock that is not paced, before others get at the lock */
+	STEPS_MAX = 64, /* of an unpaced clock, before other threads get the lock */
 };
 
 void hw_lock(struct hw_cores *cores)
@@ -40,7 +41,7 @@ void hw_kick(struct hw_cores *cores)
 		pthread_cond_signal(&cores->work);
 }
 
-/* A job of this GPU, or when (on the host's clock) there may be one. */
+/* Finds a job of this GPU, or the host time at which there may be one. */
 static bool look_at(struct hw_gpu *gpu, struct hw_job *job, uint64_t *host_ns)
 {
 	uint64_t now, next;
@@ -65,7 +66,7 @@ static bool look_at(struct hw_gpu *gpu, struct hw_job *job, uint64_t *host_ns)
 	return false;
 }
 
-/* All GPUs, beginning with another one every time. */
+/* Looks at all GPUs, starting with another one each time. */
 static bool find_job(struct hw_cores *cores, struct hw_job *job, uint64_t *host_ns)
 {
 	struct hw_gpu *first = cores->next_gpu ? cores->next_gpu : cores->gpus, *gpu = first;
@@ -87,7 +88,7 @@ static bool find_job(struct hw_cores *cores, struct hw_job *job, uint64_t *host_
 	return false;
 }
 
-/* Sleep until called, or until then if nobody else watches the time for it. */
+/* Sleeps until woken, or until host_ns if no other worker watches the time. */
 static void sleep_until(struct hw_cores *cores, uint64_t host_ns)
 {
 	uint64_t soonest = bf_now_ns() + SLEEP_MIN_NS;
@@ -163,13 +164,12 @@ struct hw_cores *hw_cores_new(uint32_t count, struct bf_error *err)
 		cores->threads = calloc(count, sizeof(*cores->threads));
 	if (!cores || !cores->threads || !count) {
 		free(cores);
-		bf_fail(err, EINVAL, "%u worker threads cannot be had", count);
+		bf_fail(err, EINVAL, "%u worker threads are not possible", count);
 		return NULL;
 	}
 	cores->watched_ns = HW_NEVER;
 	pthread_mutexattr_init(&brief);
-	pthread_mutexattr_settype(&brief,
-				  PTHREAD_MUTEX_ADAPTIVE_NP); /* held so shortly that sleeping costs more */
+	pthread_mutexattr_settype(&brief, PTHREAD_MUTEX_ADAPTIVE_NP); /* it is held very briefly */
 	pthread_mutex_init(&cores->lock, &brief);
 	pthread_mutexattr_destroy(&brief);
 	pthread_condattr_init(&monotonic);

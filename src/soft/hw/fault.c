@@ -1,5 +1,5 @@
-/* Faults: a group that did something wrong is ended, with all groups of its domain, as the programs that share one MPS
- * server are. Nobody else notices. */
+/* Faults: a group with an error is ended, together with all groups of its domain, like programs that share an
+ * MPS server. Other groups are not affected. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ static void copy_text(char *to, size_t room, const char *from)
 	snprintf(to, room, "%s", from ? from : "");
 }
 
-/* The program looks at the status first: it is written last. */
+/* The program reads the status first, so it is written last. */
 static void notify(const struct hw_channel *ch, const struct hw_fault *fault, uint64_t now_ns)
 {
 	struct soft_notifier *to, note = { .ns = now_ns, .error = fault->error, .address = fault->address };

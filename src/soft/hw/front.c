@@ -1,5 +1,5 @@
-/* The front end: reads a channel's ring and its commands, word by word, each word once. What they ask of the engines is
- * done by workers; the channel waits for it. */
+/* The front end reads a channel's ring and its commands, each word once. Workers execute the work for
+ * engines, and the channel waits for it. */
 #include <string.h>
 
 #include "soft/hw/state.h"
@@ -9,7 +9,7 @@ static uint32_t *userd_at(const struct hw_channel *ch, uint32_t word)
 	return (uint32_t *)(void *)(ch->userd->at + ch->userd_offset + word);
 }
 
-/* The program wrote its entries and commands before GP_PUT: what this reads, later reads find complete. */
+/* Acquire: the program stores its entries and commands before GP_PUT, so reads after this one see them. */
 static uint32_t read_put(const struct hw_channel *ch)
 {
 	return __atomic_load_n(userd_at(ch, SOFT_USERD_GP_PUT), __ATOMIC_ACQUIRE);
@@ -21,15 +21,15 @@ static void not_before(struct hw_channel *ch, uint64_t ns)
 		ch->time_ns = ns;
 }
 
-/* The time after something was seen: of an earlier one nobody knows whether it was there already. */
+/* A time after work was seen: at an earlier time it may not have existed. */
 static uint64_t seen_ns(const struct hw_channel *ch)
 {
 	return hw_clock_read(&ch->group->gpu->clock);
 }
 
-/* Whether there is more in the ring than was fetched. What came since the last look came at some time up to now, and the
- * host may have been away in between: none of it is done before now. Not looked at before all that was there is fetched,
- * or what came first would wait for what came last. */
+/* Whether the ring has entries that were not fetched. New entries came at an unknown time since the last
+ * look, also if the host was delayed in between, so none of them executes before now. The ring is not read
+ * again before all known entries are fetched; otherwise the first entries would wait for the last. */
 static bool see_entries(struct hw_channel *ch)
 {
 	struct hw_fetch *f = &ch->fetch;
@@ -42,7 +42,7 @@ static bool see_entries(struct hw_channel *ch)
 	return f->get != f->put;
 }
 
-/* Take the next entry of the ring; false if there is none. */
+/* Takes the next entry of the ring; false if there is none. */
 static bool fetch_entry(struct hw_channel *ch)
 {
 	struct hw_fetch *f = &ch->fetch;
@@ -68,7 +68,7 @@ static void entry_done(struct hw_channel *ch)
 	__atomic_store_n(userd_at(ch, SOFT_USERD_GP_GET), f->get, __ATOMIC_RELEASE);
 }
 
-/* Words into the buffer; false if there are none, or the channel has failed. */
+/* Fills the word buffer; false if there are no words, or the channel has failed. */
 static bool fetch_words(struct hw_channel *ch)
 {
 	struct hw_fetch *f = &ch->fetch;
@@ -125,7 +125,7 @@ static bool command_word(struct hw_channel *ch, uint32_t word, uint32_t *budget)
 	return hw_method(ch, f->subchannel, method, word, budget);
 }
 
-/* Whether what it waited for has come; its time is then when that was. */
+/* Whether what the channel waits for is done; its time is then that of the completion. */
 static bool work_is_done(struct hw_channel *ch, uint64_t now_ns)
 {
 	switch (ch->work) {
@@ -173,7 +173,7 @@ void hw_front_run(struct hw_channel *ch, uint64_t now_ns, uint32_t *budget)
 	}
 }
 
-/* Nothing is left of what was seen. */
+/* Whether all seen work is consumed. */
 static bool is_dry(const struct hw_channel *ch)
 {
 	const struct hw_fetch *f = &ch->fetch;
@@ -188,7 +188,7 @@ static bool can_go_on(struct hw_channel *ch)
 	return !is_dry(ch);
 }
 
-/* Nothing is done at a time before it was there to do, and allowed. */
+/* Nothing executes before the time at which it existed and was allowed. */
 void hw_front_look(struct hw_channel *ch)
 {
 	bool was_ready = ch->is_ready && !is_dry(ch);

@@ -15,9 +15,9 @@
 #define RATE_MAX 1000000000000ull
 
 enum {
-	LOOK_NS = 1000000,	 /* with channels, though nobody rings: the page is anybody's to write */
-	LOOK_IDLE_NS = 50000000, /* without any */
-	REST_NS = 20000,	 /* between looks when there is no end of news: others need the lock too */
+	LOOK_NS = 1000000,	 /* with channels: any program can write the doorbell page */
+	LOOK_IDLE_NS = 50000000, /* without channels */
+	REST_NS = 20000,	 /* between looks under load: other threads need the lock */
 };
 
 static uint32_t *sleeping(const struct hw_gpu *gpu)
@@ -32,7 +32,7 @@ static void rest(long ns)
 	nanosleep(&t, NULL);
 }
 
-/* Whether there was anything, and in *has_more whether there still is. */
+/* Whether anything was done, and in *has_more whether there is still work. */
 static bool look(struct hw_gpu *gpu, bool *has_more, long *wait_ns)
 {
 	bool has_changed;
@@ -47,8 +47,9 @@ static bool look(struct hw_gpu *gpu, bool *has_more, long *wait_ns)
 	return has_changed;
 }
 
-/* SLEEPING is set before the rings are looked at: whoever puts something there after the look finds it set and wakes
- * us, because it rings (reads SLEEPING) after it has stored GP_PUT. The other way around one of the two could miss. */
+/* SLEEPING is set before the rings are read. A program stores GP_PUT before it rings (reads SLEEPING). If it
+ * stores GP_PUT after the rings were read, it finds SLEEPING set and wakes this thread. In the other order, a
+ * ring could be missed. */
 static void *front(void *at)
 {
 	struct hw_gpu *gpu = at;
@@ -67,7 +68,7 @@ static void *front(void *at)
 		}
 		if (__atomic_load_n(&gpu->front_is_ending, __ATOMIC_ACQUIRE))
 			break;
-		if (!has_changed) /* a program that rings for nothing is not to keep the lock busy */
+		if (!has_changed) /* a program that rings without work must not keep the lock busy */
 			rest(REST_NS);
 		syscall(SYS_futex, sleeping(gpu), FUTEX_WAIT, 1, &t, NULL, 0);
 	}
@@ -83,9 +84,10 @@ void hw_gpu_rang(struct hw_gpu *gpu)
 static int check(const struct hw_options *o, struct bf_error *err)
 {
 	if (!o->sms || o->sms > SOFT_SMS_MAX)
-		return bf_fail(err, EINVAL, "a GPU of %u SMs: between 1 and %d", o->sms, SOFT_SMS_MAX);
+		return bf_fail(err, EINVAL, "GPU with %u SMs: between 1 and %d are possible", o->sms,
+			       SOFT_SMS_MAX);
 	if (!o->mem_bytes || !o->rate || !o->copy_bytes || o->rate > RATE_MAX || o->copy_bytes > RATE_MAX)
-		return bf_fail(err, EINVAL, "a GPU needs memory, and rates of at most 10^12 a second");
+		return bf_fail(err, EINVAL, "GPU: needs memory, and rates of at most 10^12 per second");
 	return 0;
 }
 
@@ -121,7 +123,7 @@ struct hw_gpu *hw_gpu_new(struct hw_cores *cores, const struct hw_options *optio
 		return NULL;
 	gpu = calloc(1, sizeof(*gpu));
 	if (!gpu) {
-		bf_fail(err, ENOMEM, "a GPU: not enough memory");
+		bf_fail(err, ENOMEM, "GPU: not enough memory");
 		return NULL;
 	}
 	gpu->cores = cores;
@@ -173,7 +175,7 @@ uint64_t hw_gpu_busy_ns(struct hw_gpu *gpu)
 	return busy;
 }
 
-/* A copy has the bus for as long as it takes: its engine's rate does not go by the SMs'. */
+/* A copy occupies the bus for its duration: the copy rate does not depend on the SMs' rate. */
 static uint64_t bus_ns(const struct hw_gpu *gpu)
 {
 	double bytes_a_ns = (double)gpu->options.rate * gpu->options.sms / HW_BUS_COST / 1e9;

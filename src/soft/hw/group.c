@@ -1,4 +1,4 @@
-/* Groups, and the units that they are or are part of. */
+/* Groups, and the units that take turns: a group, or all groups of a domain. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -127,7 +127,7 @@ int hw_group_set_interleave(struct hw_group *group, uint32_t level)
 	return 0;
 }
 
-/* Take along what it has on SMs and what waits for them. Nothing of the group runs. */
+/* Moves the group's blocks on SMs and its waiting launches. Nothing of the group runs. */
 static void move_work(struct hw_group *group, struct hw_unit *to)
 {
 	struct hw_unit *from = group->unit;
@@ -162,7 +162,7 @@ static void change_unit(struct hw_group *group, struct hw_unit *to, uint32_t dom
 {
 	struct hw_unit *from;
 
-	to->count++; /* others may leave it while we wait */
+	to->count++; /* a reference: its groups may leave it during the wait */
 	group->hold_count++;
 	hw_wait_quiet(group->gpu, HW_WHOSE_GROUP, group);
 	group->hold_count--;
@@ -181,7 +181,7 @@ void hw_group_set_domain(struct hw_group *group, uint32_t domain)
 	hw_lock(gpu->cores);
 	if (domain != group->domain) {
 		to = unit_of(gpu, domain);
-		if (to) /* else it keeps the turns it has */
+		if (to) /* otherwise it keeps its turns */
 			change_unit(group, to, domain);
 		wake(gpu);
 	}

@@ -1,7 +1,8 @@
-/* Launches: a descriptor read once, checked, and made into what the SMs run. */
+/* Launches: a descriptor is read once, checked, and prepared for the SMs. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "soft/hw/state.h"
 
 static bool translate(void *ctx, uint64_t address, uint32_t bytes, bool is_write, struct ptx_span *span)
@@ -18,8 +19,9 @@ static int print(void *ctx, const struct ptx_print *p)
 	return hw_print(launch->space, p);
 }
 
-/* The SM's own time: what timestamps before and after the launch will agree with, though the host computes ahead of or
- * behind it. Only whoever runs a block of the SM changes it, and that is the caller. */
+/* The SM's own time, which is consistent with timestamps before and after the launch although the host
+ * computes ahead of or behind it. Only the thread that runs a block of the SM changes it, which is the
+ * caller. */
 static uint64_t now_ns(void *ctx, uint32_t sm, uint64_t cost)
 {
 	const struct hw_gpu *gpu = ((struct hw_launch *)ctx)->gpu;
@@ -32,27 +34,22 @@ static bool refuse(struct hw_channel *ch, const char *why)
 	return hw_channel_fail(ch, SOFT_ERROR_COMPUTE, (uint64_t)ch->methods.send_a << 8, why);
 }
 
-static uint32_t round_up(uint32_t value, uint32_t to)
-{
-	return (value + to - 1) / to * to;
-}
-
-/* What is wrong with the shape, or NULL. */
+/* Returns what is wrong with the shape, or NULL. */
 static const char *check_shape(const struct soft_launch *d, const struct ptx_kernel *k)
 {
 	uint64_t threads = 1;
 
 	for (unsigned i = 0; i < 3; i++) {
 		if (!d->grid[i] || d->grid[i] > (i ? 65535u : 0x7fffffffu))
-			return "launch: a grid of this size is not possible";
+			return "launch: invalid grid size";
 		if (!d->threads[i] || d->threads[i] > PTX_THREADS_MAX)
-			return "launch: a block of this size is not possible";
+			return "launch: invalid block size";
 		if (k->required[0] && d->threads[i] != k->required[i])
-			return "launch: the kernel requires blocks of another size";
+			return "launch: the kernel requires another block size";
 		threads *= d->threads[i];
 	}
 	if (threads > k->max_threads)
-		return "launch: too many threads a block";
+		return "launch: too many threads per block";
 	if (d->dynamic_shared_bytes > PTX_SHARED_MAX_BYTES ||
 	    k->shared_bytes > PTX_SHARED_MAX_BYTES - d->dynamic_shared_bytes)
 		return "launch: too much shared memory";
@@ -70,7 +67,8 @@ static const char *check_kernel(const struct soft_launch *d, const struct ptx_ke
 	return check_shape(d, k);
 }
 
-/* What a block takes of an SM, as a GPU hands it out: registers by warps, in pieces of 256; and of the host. */
+/* The resources of an SM that a block takes, as a real GPU allocates them (registers by warps, in units of
+ * 256), and those of the host. */
 static void measure(struct hw_launch *l)
 {
 	const struct ptx_kernel *k = l->ptx.kernel;
@@ -78,8 +76,8 @@ static void measure(struct hw_launch *l)
 	uint32_t warps = (threads + 31) / 32;
 
 	l->threads = warps * 32;
-	l->registers = warps * round_up(k->register_count * 32, 256);
-	l->shared_bytes = round_up(k->shared_bytes + l->ptx.dynamic_shared_bytes, 128) +
+	l->registers = warps * (uint32_t)bf_round_up(32ull * k->register_count, 256);
+	l->shared_bytes = (uint32_t)bf_round_up(k->shared_bytes + l->ptx.dynamic_shared_bytes, 128) +
 			  HW_BLOCK_SHARED_BYTES;
 	l->host_bytes = (uint64_t)l->threads *
 				(k->local_bytes + k->register_bytes + 64 + ptx_launch_stack_bytes(&l->ptx)) +
@@ -115,7 +113,8 @@ static struct hw_launch *make(struct hw_channel *ch, const struct soft_launch *d
 	return l;
 }
 
-/* It starts when the channel came to it, but not so long ago that the clock would have to wait for it. */
+/* A launch starts when the channel reached it, but not so far in the past that the clock would have to wait
+ * for it. */
 static bool start(struct hw_channel *ch, struct hw_launch *l)
 {
 	struct hw_launch **at = &ch->group->unit->waiting;
@@ -133,7 +132,7 @@ static bool start(struct hw_channel *ch, struct hw_launch *l)
 	*at = l;
 	hw_place(gpu, ch->group->unit);
 	gpu->has_news = true;
-	return false; /* what follows waits for it */
+	return false; /* the next commands wait for it */
 }
 
 bool hw_launch_begin(struct hw_channel *ch)
@@ -148,7 +147,7 @@ bool hw_launch_begin(struct hw_channel *ch)
 	if (!hw_space_read(ch->space, address, &d, sizeof(d)))
 		return hw_channel_fail(ch, SOFT_ERROR_MMU, address, "a launch descriptor");
 	if (d.magic != SOFT_LAUNCH_MAGIC)
-		return refuse(ch, "launch: not a descriptor");
+		return refuse(ch, "launch: invalid descriptor");
 	code = hw_space_find_code(ch->space, d.code);
 	if (!code)
 		return refuse(ch, "launch: no such code");
@@ -180,7 +179,7 @@ static void forget_waiting(struct hw_launch *l)
 		*at = l->next;
 }
 
-/* What runs of it comes back soon and is dropped then; the last one buries it. */
+/* Running blocks of the launch return soon and are dropped then; the last one frees it. */
 void hw_launch_drop(struct hw_launch *l)
 {
 	struct hw_unit *unit = l->channel->group->unit;

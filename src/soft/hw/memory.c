@@ -1,4 +1,4 @@
-/* Memory: sealed memfds, so that no program that got the file can shrink it under the GPU. */
+/* Memory: sealed memfds, so that a program that has the file cannot shrink it while the GPU uses it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -6,15 +6,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/number.h"
 #include "base/own.h"
 #include "soft/hw/state.h"
 
-static uint64_t round_up(uint64_t bytes, uint64_t to)
-{
-	return (bytes + to - 1) / to * to;
-}
-
-/* Whether these bytes could be taken from the GPU's memory. */
+/* Reserves bytes of the GPU's memory; false if they do not fit. */
 static bool take_vidmem(struct hw_gpu *gpu, uint64_t bytes)
 {
 	uint64_t used = __atomic_load_n(&gpu->used_bytes, __ATOMIC_RELAXED);
@@ -49,9 +45,9 @@ int hw_memory_new(struct hw_gpu *gpu, uint64_t bytes, bool is_vidmem, struct hw_
 
 	*memory = NULL;
 	if (!bytes || bytes > 1ull << SOFT_ADDRESS_BITS)
-		return bf_fail(err, EINVAL, "%llu bytes of memory: between 1 and 2^%d can be had",
+		return bf_fail(err, EINVAL, "%llu bytes of memory: between 1 and 2^%d are possible",
 			       (unsigned long long)bytes, SOFT_ADDRESS_BITS);
-	bytes = round_up(bytes, is_vidmem ? SOFT_VIDMEM_ROUND : SOFT_PAGE_BYTES);
+	bytes = bf_round_up(bytes, is_vidmem ? SOFT_VIDMEM_ROUND : SOFT_PAGE_BYTES);
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return bf_fail(err, ENOMEM, "no memory");
@@ -89,7 +85,7 @@ void hw_memory_put(struct hw_memory *memory)
 	if (!memory || __atomic_sub_fetch(&memory->count, 1, __ATOMIC_ACQ_REL))
 		return;
 	munmap(memory->at, memory->bytes);
-	/* A program may have it mapped still: what it holds goes back to the host all the same. */
+	/* A program may still have it mapped; its pages are returned to the host in any case. */
 	(void)!fallocate(memory->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)memory->bytes);
 	close(memory->file);
 	if (memory->gpu)

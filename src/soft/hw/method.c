@@ -1,4 +1,4 @@
-/* Methods: what a command's word does. */
+/* Executes methods. */
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -8,7 +8,7 @@
 
 enum { CLASS_COMPUTE = 0xcbc0, CLASS_COPY = 0xc8b5 };
 
-/* A method that does something takes time, so that nobody can have the front end do such things without end. */
+/* A method with an effect takes time, so that a program cannot keep the front end busy for free. */
 static void pay(struct hw_channel *ch, uint32_t *budget)
 {
 	ch->time_ns += HW_EFFECT_NS;
@@ -28,14 +28,14 @@ static uint64_t payload(const struct hw_channel *ch)
 					       : m->payload_lo;
 }
 
-/* Where the semaphore lies, or NULL and the channel has failed. */
+/* The host address of the semaphore; NULL: the channel has failed. */
 static uint8_t *semaphore_at(struct hw_channel *ch, uint32_t bytes, bool is_write)
 {
 	uint64_t address = semaphore_address(ch), run;
 	uint8_t *at;
 
 	if (address % (bytes > 8 ? 8 : bytes)) {
-		hw_channel_fail(ch, SOFT_ERROR_METHOD, address, "a semaphore that is not aligned");
+		hw_channel_fail(ch, SOFT_ERROR_METHOD, address, "a misaligned semaphore");
 		return NULL;
 	}
 	at = hw_space_at(ch->space, address, bytes, is_write, &run);
@@ -46,7 +46,7 @@ static uint8_t *semaphore_at(struct hw_channel *ch, uint32_t bytes, bool is_writ
 	return at;
 }
 
-/* Its address was looked at when the channel began to wait, but its map may have gone since. */
+/* The address was checked when the channel began to wait, but it may have been unmapped since. */
 bool hw_acquire_is_met(struct hw_channel *ch)
 {
 	bool is_wide = ch->methods.sem_execute & SOFT_SEM_64BIT;
@@ -71,7 +71,7 @@ bool hw_acquire_is_met(struct hw_channel *ch)
 	}
 }
 
-/* The time is there before the payload that says so. */
+/* The timestamp is written before the payload that announces it. */
 static bool release(struct hw_channel *ch)
 {
 	uint32_t execute = ch->methods.sem_execute;
@@ -98,7 +98,7 @@ static bool execute_semaphore(struct hw_channel *ch, uint32_t value, uint32_t *b
 		if (!release(ch))
 			return false;
 		pay(ch, budget);
-		return false; /* its time has moved: the next word may have to wait */
+		return false; /* the channel's time has advanced: the next word may have to wait */
 	case SOFT_SEM_ACQUIRE:
 	case SOFT_SEM_ACQUIRE_GEQ:
 	case SOFT_SEM_ACQUIRE_CIRC_GEQ:
@@ -128,9 +128,9 @@ static bool host_method(struct hw_channel *ch, uint32_t subchannel, uint32_t met
 	switch (method) {
 	case SOFT_METHOD_SET_OBJECT:
 		return set_object(ch, subchannel, value);
-	case SOFT_METHOD_NON_STALL_INTERRUPT: /* nobody is interrupted: who waits, waits on the payload */
-	case SOFT_METHOD_WFI:		      /* commands of a channel are done in their order anyway */
-	case SOFT_METHOD_YIELD:		      /* a turn ends when there is nothing to do */
+	case SOFT_METHOD_NON_STALL_INTERRUPT: /* no interrupts: programs wait on the payload */
+	case SOFT_METHOD_WFI:		      /* commands of a channel execute in order anyway */
+	case SOFT_METHOD_YIELD:		      /* a turn ends when there is no work */
 		return true;
 	case SOFT_METHOD_SEM_ADDR_LO:
 		m->sem_lo = value;

@@ -1,10 +1,10 @@
-/* Blocks on SMs: as many as an SM's threads, registers and shared memory allow, breadth first over the SMs that the
- * channel may use, one block of each waiting launch in turn. */
+/* Places blocks on SMs: as many as an SM's threads, registers and shared memory allow, breadth first over the
+ * SMs that the channel may use, one block of each waiting launch in turn. */
 #include <stdlib.h>
 
 #include "soft/hw/state.h"
 
-/* What blocks of one group may take of the host's memory at once; one block may be bigger. */
+/* Limit of host memory for the resident blocks of one group; a single block may exceed it. */
 #define HOST_BYTES_MAX (1ull << 30)
 
 static bool is_allowed(const struct hw_launch *l, uint32_t sm)
@@ -12,7 +12,7 @@ static bool is_allowed(const struct hw_launch *l, uint32_t sm)
 	return l->mask[sm / 64] >> sm % 64 & 1;
 }
 
-/* More may be used than there is, right after a group has moved to a domain that runs. */
+/* `used` may exceed `all` just after a group moved to a domain that runs. */
 static uint32_t fits(uint32_t all, uint32_t used, uint32_t each, uint32_t room)
 {
 	uint32_t n = used >= all ? 0 : each ? (all - used) / each : room;
@@ -20,7 +20,7 @@ static uint32_t fits(uint32_t all, uint32_t used, uint32_t each, uint32_t room)
 	return n < room ? n : room;
 }
 
-/* How many blocks of it fit beside what is there. */
+/* How many blocks fit on the SM beside the current ones. */
 static uint32_t room_for(const struct hw_seat *seat, const struct hw_launch *l)
 {
 	uint32_t room = fits(HW_SM_BLOCKS, seat->blocks, 1, HW_SM_BLOCKS);
@@ -49,7 +49,7 @@ bool hw_place_could(const struct hw_gpu *gpu, const struct hw_launch *l)
 	return room >= l->block_count && l->host_bytes * l->block_count <= HOST_BYTES_MAX;
 }
 
-/* How many fit now, beside what its unit has on the SMs. */
+/* How many blocks fit now on all SMs beside those of its unit. */
 static uint64_t room_now(const struct hw_gpu *gpu, const struct hw_launch *l)
 {
 	const struct hw_unit *unit = l->channel->group->unit;
@@ -120,7 +120,7 @@ static bool put_on(struct hw_gpu *gpu, struct hw_launch *l, uint32_t sm)
 	return true;
 }
 
-/* One block, on the next SM that has room. */
+/* Places one block on the next SM with space. */
 static bool place_one(struct hw_gpu *gpu, struct hw_launch *l)
 {
 	const struct hw_seat *seats = l->channel->group->unit->seats;
@@ -138,7 +138,7 @@ static bool place_one(struct hw_gpu *gpu, struct hw_launch *l)
 	return false;
 }
 
-/* All blocks of a cooperative launch or none. */
+/* A cooperative launch is placed completely or not at all. */
 static bool place_some(struct hw_gpu *gpu, struct hw_launch *l)
 {
 	bool has_placed = false;

@@ -1,9 +1,10 @@
-/* What kernels print: formatted here, put into the ring that the program gave its address space. Format, arguments and
- * ring are the program's: each is read once, within bounds, and no format of its reaches the C library. */
+/* Formats what kernels print, into the ring of the program's address space. Format, arguments and ring are
+ * untrusted: each is read once, within bounds, and the program's format is never passed to the C library. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "soft/hw/state.h"
 
 enum {
@@ -44,8 +45,8 @@ int hw_space_set_print(struct hw_space *space, struct hw_memory *memory, uint64_
 	return 0;
 }
 
-/* The program reads head (acquire), the text before it, then moves tail; we read tail (acquire) before we write where
- * it has read, and store head (release) after the text. */
+/* The program reads head (acquire), then the text before it, then advances tail. This side reads tail
+ * (acquire) before it overwrites text that was read, and stores head (release) after the text. */
 static void put_text(struct hw_space *space, const char *text, uint32_t length)
 {
 	struct soft_print *ring;
@@ -79,7 +80,7 @@ struct writer {
 	uint32_t length;
 };
 
-/* One conversion of a format, checked. */
+/* A checked conversion of a format. */
 struct conversion {
 	char flags[6];
 	int width, precision; /* -1: none */
@@ -93,10 +94,10 @@ static void put_char(struct writer *w, char c)
 		w->text[w->length++] = c;
 }
 
-/* The next argument: `bytes` of it, aligned to its size; zeros if there is none. */
+/* The next argument of `bytes` bytes, aligned to its size; 0 if there is none. */
 static uint64_t argument(struct writer *w, uint32_t bytes)
 {
-	uint64_t value = 0, at = (w->arg_at + bytes - 1) / bytes * bytes;
+	uint64_t value = 0, at = bf_round_up(w->arg_at, bytes);
 
 	if (w->arg_count < ARGS_MAX)
 		w->arg_count++;
@@ -107,7 +108,7 @@ static uint64_t argument(struct writer *w, uint32_t bytes)
 	return value;
 }
 
-/* Text of the program, up to its end, STRING_MAX, or what it may read. */
+/* Reads a string of the program, up to its end, STRING_MAX, or the end of readable memory. */
 static void read_string(struct hw_space *space, uint64_t address, char text[STRING_MAX])
 {
 	unsigned n = 0;
@@ -142,7 +143,7 @@ static int number(struct writer *w, const char **f)
 	return value > NUMBER_MAX ? NUMBER_MAX : value;
 }
 
-/* From behind the % to behind the conversion. */
+/* Parses a conversion; *f is after the %, and is moved past the conversion. */
 static struct conversion parse(struct writer *w, const char **f)
 {
 	struct conversion c = { .width = 0, .precision = -1 };
@@ -170,7 +171,7 @@ static void put_text_of(struct writer *w, const char *text)
 		put_char(w, *text++);
 }
 
-/* The formats are made here, of one conversion that was checked: the compiler cannot see that. */
+/* The formats are built here from a checked conversion, which the compiler cannot see. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 static void put_integer(struct writer *w, const struct conversion *c)
@@ -238,7 +239,7 @@ static void put_conversion(struct writer *w, const char **f)
 		put_pointer(w, &c);
 	} else if (c.kind == '%') {
 		put_char(w, '%');
-	} else { /* not one: as it stands */
+	} else { /* not a conversion: print it unchanged */
 		for (put_char(w, '%'); start < *f; start++)
 			put_char(w, *start);
 	}
@@ -246,8 +247,8 @@ static void put_conversion(struct writer *w, const char **f)
 
 int hw_print(struct hw_space *space, const struct ptx_print *print)
 {
-	const char *f = print->format; /* a copy already: the program cannot change it */
-	struct writer w;	       /* its text is not cleared: that would cost more than the rest */
+	const char *f = print->format; /* a copy, which the program cannot change */
+	struct writer w;	       /* not zeroed, which would cost more than the rest */
 
 	w.space = space;
 	w.print = print;

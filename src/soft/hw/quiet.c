@@ -1,4 +1,4 @@
-/* Waiting until nothing of a channel, group, unit or space runs. */
+/* Waits until nothing of a channel, group, unit or space runs. */
 #include "soft/hw/state.h"
 
 static bool is_of(const struct hw_channel *ch, enum hw_whose whose, const void *object)
@@ -15,8 +15,8 @@ static bool is_of(const struct hw_channel *ch, enum hw_whose whose, const void *
 	}
 }
 
-/* Ask what runs to stop; whether anything did. The flag is cleared when a block of the launch is taken up again, which
- * cannot be while it is asked for. */
+/* Asks running blocks to stop; returns whether there were any. The flag is cleared when a block of the launch
+ * is started again, which cannot happen while a stop is requested. */
 static bool ask(struct hw_gpu *gpu, enum hw_whose whose, const void *object)
 {
 	bool is_running = gpu->copy_running && is_of(gpu->copy_running, whose, object);

@@ -1,10 +1,12 @@
-/* The engines: which SM runs which block next, how long that takes, and what comes of it. The copy engine likewise. */
+/* The engines: which SM runs which block next, how long that takes, and what results from it; the same for
+ * the copy engine. */
 #include <errno.h>
 #include <string.h>
 
 #include "soft/hw/state.h"
 
-/* Products of it with what is done at once, and of rates (gpu.c bounds them) with a quantum, fit 64 bits. */
+/* Products of NS with the work of one step, and of rates (limited in gpu.c) with a quantum, fit in 64
+ * bits. */
 #define NS 1000000000ull
 
 bool hw_channel_is_live(const struct hw_channel *ch)
@@ -18,7 +20,7 @@ bool hw_channel_may_run(const struct hw_channel *ch)
 	       !ch->group->unit->hold_count;
 }
 
-/* The seat's next block that may run, or NULL; it becomes the first. */
+/* The next block on this SM that may run, or NULL; it becomes the first of the ring. */
 static struct hw_resident *next_resident(struct hw_seat *seat)
 {
 	for (uint32_t n = 0; n < seat->blocks; n++) {
@@ -35,7 +37,7 @@ static bool copy_may_run(const struct hw_channel *ch)
 	return ch->work == HW_WORK_COPY && !ch->copy.is_done && hw_channel_may_run(ch);
 }
 
-/* The next channel of the unit with a copy, each in its turn. */
+/* The unit's next channel with a copy, in round-robin order. */
 static struct hw_channel *next_copy(struct hw_gpu *gpu)
 {
 	struct hw_channel *first = NULL;
@@ -61,7 +63,7 @@ static uint64_t next_copy_ns(struct hw_gpu *gpu)
 	return ch && ch->copy.end_ns > gpu->copy_ns ? ch->copy.end_ns : gpu->copy_ns;
 }
 
-/* The earliest SM with something to run in this turn; the number of SMs if there is none. */
+/* The SM with the earliest time that has work in this turn; the number of SMs if there is none. */
 static uint32_t earliest_sm(struct hw_gpu *gpu)
 {
 	uint32_t best = gpu->options.sms;
@@ -91,11 +93,11 @@ static void take_block(struct hw_gpu *gpu, uint32_t sm, struct hw_job *job)
 	struct hw_resident *r = seat->residents;
 	uint64_t left, quantum = HW_QUANTUM_NS;
 
-	seat->residents = r->next; /* whose turn comes after this one's */
+	seat->residents = r->next; /* the next one to run */
 	if (!r->is_started && gpu->sms[sm].time_ns < r->launch->start_ns)
 		gpu->sms[sm].time_ns = r->launch->start_ns;
 	left = gpu->turn_end_ns > gpu->sms[sm].time_ns ? gpu->turn_end_ns - gpu->sms[sm].time_ns : 0;
-	/* As fast as the host can, and nobody waits: fewer, longer turns. */
+	/* Unpaced and without other units waiting: use fewer, longer quanta. */
 	if (!gpu->options.is_paced && !hw_others_wait(gpu))
 		left = quantum = HW_LONG_QUANTUM_NS;
 	gpu->sms[sm].running = r;
@@ -107,7 +109,7 @@ static void take_block(struct hw_gpu *gpu, uint32_t sm, struct hw_job *job)
 				.max_cost = cost_of_ns(gpu, left < quantum ? left : quantum) };
 }
 
-/* Pieces short enough that turns can end on time. */
+/* Pieces are short, so that turns can end on time. */
 static void take_copy(struct hw_gpu *gpu, struct hw_channel *ch, struct hw_job *job)
 {
 	uint64_t bytes = gpu->options.copy_bytes * HW_QUANTUM_NS / NS;
@@ -201,7 +203,7 @@ bool hw_unit_is_running(const struct hw_gpu *gpu, const struct hw_unit *unit)
 	return false;
 }
 
-/* Somebody may wait for it to come back. */
+/* Wakes threads that wait for this to stop running. */
 static void came_back(struct hw_gpu *gpu, struct hw_space *space)
 {
 	space->running_count--;
@@ -224,7 +226,7 @@ static void spend(struct hw_gpu *gpu, struct hw_sm *sm, struct hw_group *group, 
 		gpu->has_news = true;
 }
 
-/* The resident goes on with the launch's next block, unless other launches wait for its place. */
+/* The resident continues with the launch's next block, unless other launches wait for its space. */
 static void block_done(struct hw_gpu *gpu, struct hw_resident *r)
 {
 	struct hw_launch *l = r->launch;

@@ -1,5 +1,5 @@
-/* Address spaces: a sorted table of maps. Running blocks read it without a lock: whoever changes it puts another one
- * in its place, and frees the old one when nothing of the space runs. */
+/* Address spaces: a sorted table of maps. Running blocks read it without a lock. A change replaces the table,
+ * and the old one is freed when nothing of the space runs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ void hw_space_put(struct hw_space *space)
 	free(space);
 }
 
-/* The first map that ends behind address; maps->count if none does. */
+/* The index of the first map that ends after address; maps->count if there is none. */
 static uint32_t find_map(const struct hw_maps *maps, uint64_t address)
 {
 	uint32_t low = 0, high = maps->count;
@@ -100,7 +100,7 @@ uint8_t *hw_space_at(struct hw_space *space, uint64_t address, uint64_t bytes, b
 	return span.host + (address - span.base);
 }
 
-/* Command memory may be written by its program at the same time. */
+/* The program may write command memory at the same time. */
 static void load_bytes(uint8_t *to, const uint8_t *from, uint64_t bytes)
 {
 	for (; bytes && ((uintptr_t)from & 3); bytes--)
@@ -151,7 +151,7 @@ bool hw_space_write(struct hw_space *space, uint64_t address, const void *from, 
 	return true;
 }
 
-/* Put these maps in the place of those that are there. */
+/* Publishes a new table. */
 static void replace(struct hw_space *space, struct hw_maps *maps)
 {
 	struct hw_maps *before = space->maps;
@@ -225,7 +225,7 @@ int hw_space_map(struct hw_space *space, uint64_t address, struct hw_memory *mem
 	return rc;
 }
 
-/* Maps [first, end) are exactly what lies in the range, or -EINVAL. */
+/* Finds the maps [first, end) that exactly cover the range, or returns -EINVAL. */
 static int find_whole(const struct hw_maps *maps, uint64_t address, uint64_t bytes, uint32_t *first,
 		      uint32_t *end)
 {
@@ -250,7 +250,7 @@ static struct hw_maps *without(const struct hw_maps *before, uint32_t first, uin
 	return maps;
 }
 
-/* What runs was stopped and has come back; it starts again with the new table. */
+/* Running blocks were stopped and have returned; they start again with the new table. */
 static int remove_maps(struct hw_space *space, uint64_t address, uint64_t bytes)
 {
 	struct hw_map *gone;

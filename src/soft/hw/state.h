@@ -1,5 +1,5 @@
-/* What the files of this room share. Everything here is under the lock of the cores, unless it says otherwise. Workers
- * hold it to choose work and to account for it, never while they run a block or copy. */
+/* Declarations shared by the files of this module. Everything here is under the lock of the cores unless
+ * noted. Workers hold it to choose work and to account for it, never while they run a block or copy. */
 #ifndef BELFRY_SOFT_HW_STATE_H
 #define BELFRY_SOFT_HW_STATE_H
 
@@ -9,32 +9,32 @@
 #include "soft/hw/hw.h"
 
 enum {
-	HW_QUANTUM_NS = 400000,	      /* of model time: a block's turn on its SM */
-	HW_LONG_QUANTUM_NS = 8000000, /* the same where the clock is not paced and nobody else has work */
-	HW_LATE_NS = 100000,	      /* an SM that waits for a worker, before another is woken */
-	HW_LAG_NS = 10000000,	      /* how far the clock may get ahead of what was really run */
-	HW_SWITCH_NS = 50000,	      /* from one unit to another */
+	HW_QUANTUM_NS = 400000,	      /* of model time: a block's quantum on its SM */
+	HW_LONG_QUANTUM_NS = 8000000, /* the same if the clock is not paced and no other unit has work */
+	HW_LATE_NS = 100000,	      /* how late an SM's work may be before another worker is woken */
+	HW_LAG_NS = 10000000,	      /* how far the clock may be ahead of the work done */
+	HW_SWITCH_NS = 50000,	      /* switch from one unit to another */
 	HW_TIMESLICE_US = 2000,	      /* the default */
-	HW_EFFECT_NS = 1000,	      /* the front end's time for a method that does something */
+	HW_EFFECT_NS = 1000,	      /* the front end's time for a method with an effect */
 	HW_WORD_NS = 4,		      /* and for a word of commands */
-	HW_POLL_NS = 100000,	      /* how often a semaphore that somebody waits for is looked at */
-	HW_SLACK_NS = 16000,	      /* the front end need not wait for less than this */
-	HW_AHEAD_NS = 1000000,	      /* of the clock, where it is not paced */
-	HW_BUDGET = 64,		      /* what the front end does before others have the lock */
-	HW_BUS_COST = 2,	      /* thread-instructions of an SM, to a byte that the bus moves for it */
-	HW_COPY_BYTES = 256 << 10,    /* at most this much in one go */
+	HW_POLL_NS = 100000,	      /* how often awaited semaphores are read */
+	HW_SLACK_NS = 16000,	      /* the front end does not wait for less than this */
+	HW_AHEAD_NS = 1000000,	      /* of the clock, if it is not paced */
+	HW_BUDGET = 64,		      /* work of the front end before other threads get the lock */
+	HW_BUS_COST = 2,	      /* thread-instructions per byte moved over the bus */
+	HW_COPY_BYTES = 256 << 10,    /* maximum of one piece */
 	HW_FETCH_WORDS = 128,
 	HW_SUBCHANNELS = 8,
 	HW_SM_THREADS = 2048,
 	HW_SM_BLOCKS = 32,
 	HW_SM_REGISTERS = 65536,
 	HW_SM_SHARED_BYTES = 228 << 10,
-	HW_BLOCK_SHARED_BYTES = 1 << 10, /* that every block takes besides its own */
+	HW_BLOCK_SHARED_BYTES = 1 << 10, /* taken by every block in addition to its own */
 };
 
 struct hw_memory {
 	uint32_t count;	    /* atomic */
-	struct hw_gpu *gpu; /* whose memory it is, or NULL */
+	struct hw_gpu *gpu; /* the GPU whose memory it is, or NULL */
 	uint64_t bytes;
 	uint8_t *at;
 	int file;
@@ -46,7 +46,7 @@ struct hw_map {
 	bool is_writable;
 };
 
-/* Sorted, and never changed once blocks can see it: a changed copy takes its place. */
+/* Sorted, and immutable once blocks can see it: a changed copy replaces it. */
 struct hw_maps {
 	struct hw_maps *next; /* hw_space::old */
 	uint32_t count;
@@ -63,15 +63,15 @@ struct hw_space {
 	struct hw_gpu *gpu;
 	struct hw_maps *maps;	/* atomic: read by running blocks */
 	struct hw_maps *old;	/* replaced while something ran */
-	uint32_t running_count; /* blocks and copies that use it at this moment */
-	uint32_t hold_count;	/* nothing of it is started while somebody holds it */
+	uint32_t running_count; /* blocks and copies that use it now */
+	uint32_t hold_count;	/* while not 0, nothing of it is started */
 	struct hw_coded *codes;
 	uint32_t code_count;
-	pthread_mutex_t print_lock; /* of what follows; taken last */
+	pthread_mutex_t print_lock; /* protects what follows; last in the lock order */
 	struct hw_memory *print_memory;
 	uint64_t print_offset;
 	uint32_t print_bytes;
-	uint64_t print_head, print_lost; /* ours; the program is told */
+	uint64_t print_head, print_lost; /* private; the program gets a copy */
 };
 
 struct hw_code {
@@ -83,7 +83,7 @@ struct hw_code {
 struct hw_resident {
 	struct hw_resident *next, *prev; /* hw_seat::residents */
 	struct hw_launch *launch;
-	struct ptx_block *block; /* made by the worker that runs it first */
+	struct ptx_block *block; /* created by the worker that first runs it */
 	uint64_t index;		 /* in the grid, x fastest */
 	uint32_t sm;
 	bool is_started;
@@ -100,21 +100,21 @@ struct hw_launch {
 	uint64_t mask[SOFT_SMS_MAX / 64];
 	uint64_t block_count, next_block, done_count;
 	uint64_t start_ns, end_ns;
-	uint32_t threads, shared_bytes, registers; /* a block takes of an SM */
-	uint64_t host_bytes;			   /* a block takes of the host */
+	uint32_t threads, shared_bytes, registers; /* of an SM, per block */
+	uint64_t host_bytes;			   /* of the host, per block */
 	uint32_t resident_count, next_sm;
-	uint32_t stop; /* atomic: not 0, and its blocks come back soon */
+	uint32_t stop; /* atomic: not 0: its blocks return soon */
 	bool is_cooperative, is_dropped;
-	struct hw_resident *spare; /* that have no block, but may have made what runs one */
+	struct hw_resident *spare; /* without a block, but may keep what is needed to run one */
 	uint8_t params[];
 };
 
 struct hw_copy {
 	uint64_t in, out;
 	int32_t pitch_in, pitch_out;
-	uint64_t line_bytes; /* written a line */
+	uint64_t line_bytes; /* written per line */
 	uint32_t line_count;
-	uint32_t line; /* how far it is */
+	uint32_t line; /* progress */
 	uint64_t column;
 	bool is_remap;
 	uint32_t component_bytes, in_count, out_count, from[4], constant[2];
@@ -124,18 +124,18 @@ struct hw_copy {
 
 enum hw_work { HW_WORK_NONE, HW_WORK_LAUNCH, HW_WORK_COPY, HW_WORK_ACQUIRE };
 
-/* How far a channel has got in its ring. */
+/* A channel's position in its ring. */
 struct hw_fetch {
-	uint32_t get;	 /* ours; the one in USERD is only told */
-	uint32_t put;	 /* as it was last seen, */
-	uint64_t put_ns; /* and when */
+	uint32_t get;	 /* private; USERD gets a copy */
+	uint32_t put;	 /* last value read, */
+	uint64_t put_ns; /* and when it was read */
 	uint64_t address;
-	uint32_t segment_words; /* still to fetch there */
+	uint32_t segment_words; /* still to fetch */
 	uint32_t words[HW_FETCH_WORDS], at, count;
-	uint32_t operation, subchannel, method, left; /* the command whose words come now */
+	uint32_t operation, subchannel, method, left; /* the command whose words follow */
 };
 
-/* What methods have set. */
+/* Registers set by methods. */
 struct hw_methods {
 	uint32_t class[HW_SUBCHANNELS];
 	uint32_t sem_lo, sem_hi, payload_lo, payload_hi, sem_execute;
@@ -152,9 +152,9 @@ struct hw_channel {
 	uint64_t userd_offset, ring_address;
 	uint32_t ring_entries, token;
 	bool is_scheduled, is_disabled;
-	bool is_ready; /* as of the last look: it could go on */
+	bool is_ready; /* at the last look: it could continue */
 	uint64_t mask[SOFT_SMS_MAX / 64];
-	uint64_t time_ns; /* when what it has done so far was done */
+	uint64_t time_ns; /* completion time of its last command */
 	struct hw_fetch fetch;
 	struct hw_methods methods;
 	enum hw_work work; /* what it waits for */
@@ -175,10 +175,10 @@ struct hw_group {
 	uint64_t host_bytes;
 	struct soft_time_params time;
 	struct soft_turns_params turns;
-	uint64_t turn_host_ns; /* when its turn began, by the host's clock */
+	uint64_t turn_host_ns; /* start of its turn, by the host's clock */
 };
 
-/* What a unit has on one SM. While it is not its turn it stays there, and takes nothing from others. */
+/* What a unit has on one SM. Between its turns it stays there, and takes no space from other units. */
 struct hw_seat {
 	struct hw_resident *residents; /* a ring; the next to run */
 	uint32_t threads, blocks, shared_bytes, registers;
@@ -188,16 +188,16 @@ struct hw_seat {
 struct hw_unit {
 	struct hw_unit *next; /* hw_gpu::units, in the order of turns */
 	uint32_t domain, hold_count;
-	uint32_t count;		   /* its groups, and who else must find it again */
-	struct hw_launch *waiting; /* with blocks that have no SM yet */
+	uint32_t count;		   /* references: its groups, and threads that wait */
+	struct hw_launch *waiting; /* launches with blocks that have no SM yet */
 	uint32_t turns_left;	   /* in this round */
-	uint64_t debt_ns;	   /* held beyond its timeslices */
+	uint64_t debt_ns;	   /* time held beyond its timeslices */
 	struct hw_seat seats[];
 };
 
 struct hw_sm {
-	uint64_t time_ns; /* up to when it has run */
-	uint64_t part;	  /* of a ns, in parts of the rate */
+	uint64_t time_ns; /* time up to which it has run */
+	uint64_t part;	  /* fraction of a ns, in units of 1/rate */
 	struct hw_resident *running;
 };
 
@@ -215,10 +215,10 @@ struct hw_gpu {
 	struct hw_unit *units;
 	struct hw_channel *channels[SOFT_CHANNELS_MAX];
 	uint32_t channel_count, next_channel;
-	/* the turn */
-	struct hw_unit *holder, *last_holder; /* NULL: nobody; the one before it that was not NULL */
-	uint64_t turn_start_ns, turn_end_ns, turn_front_ns; /* begin, end, up to when it was charged */
-	uint64_t free_ns;				    /* when the last turn ended */
+	/* turns */
+	struct hw_unit *holder, *last_holder; /* NULL: none; the last holder that was not NULL */
+	uint64_t turn_start_ns, turn_end_ns, turn_front_ns; /* start, end, charged up to */
+	uint64_t free_ns;				    /* end of the last turn */
 	uint64_t busy_ns;
 	/* the engines */
 	struct hw_sm *sms;
@@ -226,39 +226,39 @@ struct hw_gpu {
 	struct hw_channel *copy_running;
 	uint32_t next_copy;
 	uint32_t copy_count; /* channels with a copy */
-	bool has_news;	     /* somebody must look at channels and turns, */
-	uint64_t event_ns;   /* and in any case then */
+	bool has_news;	     /* channels and turns must be updated, */
+	uint64_t event_ns;   /* and again at this time */
 	bool is_polling;     /* a channel waits for a semaphore, */
-	uint64_t poll_ns;    /* which is looked at then */
-	/* totals, which nothing else depends on */
+	uint64_t poll_ns;    /* which is read at this time */
+	/* totals for reports only */
 	uint64_t sm_ns, copy_busy_ns;
 	uint64_t kernel_moved_bytes, copy_moved_bytes;
 };
 
 struct hw_cores {
 	pthread_mutex_t lock;
-	pthread_cond_t work;  /* workers without any */
-	pthread_cond_t quiet; /* something that ran came back */
+	pthread_cond_t work;  /* idle workers wait for it */
+	pthread_cond_t quiet; /* signalled when something stops running */
 	struct hw_gpu *gpus, *next_gpu;
 	pthread_t *threads;
-	uint32_t thread_count, idle_count, waiter_count; /* of work, of quiet */
-	uint64_t watched_ns; /* until when the worker that watches the time sleeps; HW_NEVER: none does */
+	uint32_t thread_count, idle_count, waiter_count; /* waiting for work, for quiet */
+	uint64_t watched_ns; /* until when the worker that watches the time sleeps; HW_NEVER: there is none */
 	bool is_ending;
 	struct hw_launch *dead; /* to be freed without the lock */
 };
 
 /* cores.c */
 void hw_lock(struct hw_cores *cores);
-void hw_unlock(struct hw_cores *cores); /* and frees the dead */
+void hw_unlock(struct hw_cores *cores); /* and frees `dead` */
 void hw_kick(struct hw_cores *cores);	/* there may be work */
 
 /* memory.c: a sealed memfd and where it is mapped, or -errno. */
 int hw_file_new(const char *name, uint64_t bytes, uint8_t **at);
 
-/* space.c. Callers hold the lock, or something of the space runs. */
+/* space.c. The caller holds the lock, or something of the space runs. */
 bool hw_space_translate(struct hw_space *space, uint64_t address, uint64_t bytes, bool is_write,
 			struct ptx_span *span);
-/* Where address lies on the host, and in *run how many bytes from there on, at most `bytes`. */
+/* The host address, and in *run the number of contiguous bytes there, at most `bytes`. */
 uint8_t *hw_space_at(struct hw_space *space, uint64_t address, uint64_t bytes, bool is_write, uint64_t *run);
 bool hw_space_read(struct hw_space *space, uint64_t address, void *to, uint64_t bytes);
 bool hw_space_write(struct hw_space *space, uint64_t address, const void *from, uint64_t bytes);
@@ -269,12 +269,12 @@ void hw_space_drop_codes(struct hw_space *space);
 /* print.c */
 int hw_print(struct hw_space *space, const struct ptx_print *print);
 
-/* front.c: run commands of this channel that need no engine, up to *budget. */
+/* front.c: executes commands of this channel that need no engine, up to *budget. */
 void hw_front_run(struct hw_channel *channel, uint64_t now_ns, uint32_t *budget);
-/* Is there anything it could do now? Looks at the ring and at the semaphore it waits for. */
+/* Updates whether the channel could do something now: reads the ring and the semaphore it waits for. */
 void hw_front_look(struct hw_channel *channel);
 
-/* method.c: whether the front end may go on with the next. */
+/* method.c: returns whether the front end may continue with the next method. */
 bool hw_method(struct hw_channel *channel, uint32_t subchannel, uint32_t method, uint32_t value,
 	       uint32_t *budget);
 bool hw_acquire_is_met(struct hw_channel *channel);
@@ -282,7 +282,7 @@ bool hw_acquire_is_met(struct hw_channel *channel);
 /* copy.c */
 bool hw_copy_begin(struct hw_channel *channel, uint32_t launch);
 struct hw_copied {
-	uint64_t bytes;	      /* to be paid for */
+	uint64_t bytes;	      /* to be charged */
 	uint64_t moved_bytes; /* read and written */
 	uint64_t fault_address;
 	bool is_done, is_fault, is_write;
@@ -295,9 +295,9 @@ void hw_launch_drop(struct hw_launch *launch);
 void hw_launch_free(struct hw_launch *launch); /* without the lock */
 void hw_launch_bury(struct hw_launch *launch);
 
-/* place.c: blocks on SMs. */
+/* place.c: places blocks on SMs. */
 void hw_place(struct hw_gpu *gpu, struct hw_unit *unit);
-bool hw_place_could(const struct hw_gpu *gpu, const struct hw_launch *launch); /* all at once, if alone */
+bool hw_place_could(const struct hw_gpu *gpu, const struct hw_launch *launch); /* on an empty GPU */
 void hw_resident_remove(struct hw_resident *resident);
 void hw_resident_move(struct hw_resident *resident, struct hw_unit *from, struct hw_unit *to);
 
@@ -312,34 +312,34 @@ struct hw_job {
 };
 /* False: nothing to do before *next_ns (of the GPU's clock). */
 bool hw_job_take(struct hw_gpu *gpu, uint64_t now_ns, struct hw_job *job, uint64_t *next_ns);
-/* Another one, so late that a second worker is worth its waking; the GPU has a holder. */
+/* Whether another job is so late that waking a second worker pays; the GPU has a holder. */
 bool hw_job_is_waiting(struct hw_gpu *gpu, uint64_t now_ns);
-void hw_job_run(struct hw_job *job); /* without the lock before and after; takes it to account */
-/* Up to when the engine that is furthest behind has run, of those that run or could. */
+void hw_job_run(struct hw_job *job); /* called without the lock, which it takes to account */
+/* The time of the engine that is furthest behind, of those that run or could run. */
 uint64_t hw_lowest_time_ns(struct hw_gpu *gpu);
-void hw_hold_clock(struct hw_gpu *gpu); /* so that it does not get away from that */
+void hw_hold_clock(struct hw_gpu *gpu); /* limits the clock to HW_LAG_NS beyond that */
 bool hw_unit_is_running(const struct hw_gpu *gpu, const struct hw_unit *unit);
-bool hw_channel_is_live(const struct hw_channel *channel); /* it is to run, */
-bool hw_channel_may_run(const struct hw_channel *channel); /* and nobody holds it up for a moment */
+bool hw_channel_is_live(const struct hw_channel *channel); /* enabled and scheduled, */
+bool hw_channel_may_run(const struct hw_channel *channel); /* and not held for the moment */
 
 /* turns.c */
-bool hw_update(struct hw_gpu *gpu);  /* channels, turns, clock; whether anything had changed */
-bool hw_advance(struct hw_gpu *gpu); /* the clock, where it is not paced and nothing is due before */
+bool hw_update(struct hw_gpu *gpu);  /* channels, turns, clock; returns whether anything changed */
+bool hw_advance(struct hw_gpu *gpu); /* advances an unpaced clock if nothing is due before */
 bool hw_may_run(
-	struct hw_gpu *gpu); /* whether the holder has anything that may, in this turn or if it went on */
-bool hw_others_wait(const struct hw_gpu *gpu); /* for the holder's turn to end */
-void hw_charge_now(struct hw_gpu *gpu);	       /* the holder, for its turn so far */
-void hw_end_turn(struct hw_gpu *gpu);	       /* nothing of the holder runs */
+	struct hw_gpu *gpu); /* whether the holder has work that may run, in this turn or a next one */
+bool hw_others_wait(const struct hw_gpu *gpu); /* other units wait for the end of the turn */
+void hw_charge_now(struct hw_gpu *gpu);	       /* charges the holder for its turn so far */
+void hw_end_turn(struct hw_gpu *gpu);	       /* call it when nothing of the holder runs */
 void hw_unit_forget(struct hw_gpu *gpu, struct hw_unit *unit);
 
 /* group.c */
-void hw_group_release(struct hw_group *group); /* a reference, with the lock held */
+void hw_group_release(struct hw_group *group); /* drops a reference; call with the lock held */
 
-/* quiet.c: wait until nothing of it runs; whoever calls has seen to it that nothing is started. */
+/* quiet.c: waits until nothing of the object runs. The caller ensures that nothing is started. */
 enum hw_whose { HW_WHOSE_CHANNEL, HW_WHOSE_GROUP, HW_WHOSE_UNIT, HW_WHOSE_SPACE };
 void hw_wait_quiet(struct hw_gpu *gpu, enum hw_whose whose, const void *object);
 
-/* fault.c: end a group and those of its domain. */
+/* fault.c: ends a group and those of its domain. */
 struct hw_fault {
 	uint32_t error;			 /* SOFT_ERROR_* */
 	const struct ptx_fault *ptx;	 /* or NULL */
@@ -348,7 +348,7 @@ struct hw_fault {
 	const char *text; /* or NULL */
 };
 void hw_group_fail(struct hw_group *group, const struct hw_fault *fault);
-/* The front end's way to say so; always false. */
+/* Reports a fault of the front end; always returns false. */
 bool hw_channel_fail(struct hw_channel *channel, uint32_t error, uint64_t address, const char *text);
 
 #endif

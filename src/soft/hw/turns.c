@@ -1,5 +1,5 @@
-/* Turns: which unit has the GPU, from when to when, all in the GPU's time. A turn ends when its timeslice is over and
- * every engine has run up to there, or when the unit has nothing to do. */
+/* Turns: which unit has the GPU, from when to when, in the GPU's time. A turn ends when its timeslice is over
+ * and every engine has run up to that time, or when the unit has no work. */
 #include "base/clock.h"
 #include "soft/hw/state.h"
 
@@ -29,7 +29,7 @@ bool hw_others_wait(const struct hw_gpu *gpu)
 	return others_have_work(gpu, gpu->holder);
 }
 
-/* The longest of its groups. */
+/* The longest of its groups' timeslices. */
 static uint64_t timeslice_ns(const struct hw_gpu *gpu, const struct hw_unit *unit)
 {
 	uint64_t us = 0;
@@ -40,7 +40,7 @@ static uint64_t timeslice_ns(const struct hw_gpu *gpu, const struct hw_unit *uni
 	return (us ? us : HW_TIMESLICE_US) * 1000;
 }
 
-/* How often its turn comes in a round: that of its group with the highest level. */
+/* The turns of a unit in a round: by the highest interleave level of its groups. */
 static uint32_t turns_a_round(const struct hw_gpu *gpu, const struct hw_unit *unit)
 {
 	uint32_t level = 0;
@@ -64,7 +64,7 @@ static void charge(struct hw_gpu *gpu, uint64_t until_ns)
 			g->time.held_ns += ns;
 }
 
-/* Not for what the clock is ahead of what was run: the turn may end there. */
+/* Time that the clock is ahead of the work done is not charged, because the turn may end there. */
 void hw_charge_now(struct hw_gpu *gpu)
 {
 	uint64_t now = hw_clock_settle(&gpu->clock), lowest = hw_lowest_time_ns(gpu);
@@ -72,7 +72,7 @@ void hw_charge_now(struct hw_gpu *gpu)
 	charge(gpu, lowest < now ? lowest : now);
 }
 
-/* Up to when anything of the holder has been done. */
+/* The latest time at which anything of the holder was done. */
 static uint64_t holder_end_ns(const struct hw_gpu *gpu)
 {
 	uint64_t end = gpu->turn_start_ns > gpu->copy_ns ? gpu->turn_start_ns : gpu->copy_ns;
@@ -86,7 +86,7 @@ static uint64_t holder_end_ns(const struct hw_gpu *gpu)
 	return end;
 }
 
-/* For those who ask how long submissions took: by the clock that programs go by, too. */
+/* Records the turn for reports of submission times, also by the host's clock, which programs use. */
 static void note_turn(struct hw_gpu *gpu)
 {
 	uint64_t now_ns = bf_now_ns();
@@ -122,7 +122,7 @@ void hw_unit_forget(struct hw_gpu *gpu, struct hw_unit *unit)
 		gpu->last_holder = NULL;
 }
 
-/* Whether the unit's turn has come. One that has held the GPU for too long sits turns out. */
+/* Whether it is the unit's turn. A unit that held the GPU for too long skips turns. */
 static bool takes_turn(struct hw_gpu *gpu, struct hw_unit *unit)
 {
 	uint64_t slice = timeslice_ns(gpu, unit);
@@ -140,7 +140,7 @@ static bool takes_turn(struct hw_gpu *gpu, struct hw_unit *unit)
 	return false;
 }
 
-/* Once around, beginning behind the unit that was the last. */
+/* One pass over the units, starting after the last holder. */
 static struct hw_unit *choose_in_round(struct hw_gpu *gpu)
 {
 	struct hw_unit *first = gpu->last_holder && gpu->last_holder->next ? gpu->last_holder->next
@@ -212,7 +212,8 @@ static void begin_turn(struct hw_gpu *gpu, struct hw_unit *unit, uint64_t now_ns
 	gpu->has_news = true;
 }
 
-/* The turn's time is over: it goes on if nobody else wants the GPU, else it ends once all engines are there. */
+/* The timeslice is over: the turn continues if no other unit has work, else it ends once all engines have
+ * reached that time. */
 static void check_end(struct hw_gpu *gpu)
 {
 	struct hw_unit *unit = gpu->holder;
@@ -252,7 +253,7 @@ static void look(struct hw_gpu *gpu)
 		}
 }
 
-/* Let the holder's channels do what they can, each in its turn as long as the budget lasts. */
+/* Executes commands of the holder's channels in round-robin order, within the budget. */
 static void run_fronts(struct hw_gpu *gpu, uint64_t now_ns)
 {
 	uint32_t budget = HW_BUDGET, first = gpu->next_channel, next = first;
@@ -270,7 +271,7 @@ static void run_fronts(struct hw_gpu *gpu, uint64_t now_ns)
 	gpu->has_news |= budget < HW_BUDGET;
 }
 
-/* When the holder's channel can next do something by itself. */
+/* When the channel can next do something by itself. */
 static uint64_t channel_event_ns(const struct hw_channel *ch)
 {
 	if (!ch->is_ready)
@@ -285,7 +286,7 @@ static uint64_t channel_event_ns(const struct hw_channel *ch)
 	}
 }
 
-/* When the next thing of the holder's channels is due. */
+/* When the next event of the holder's channels is due. */
 static uint64_t channels_event_ns(const struct hw_gpu *gpu)
 {
 	uint64_t next = HW_NEVER;
@@ -314,15 +315,15 @@ bool hw_advance(struct hw_gpu *gpu)
 {
 	uint64_t to = hw_lowest_time_ns(gpu), now;
 
-	/* A block that was taken may have moved its SM past what the clock is held to: held there, it would be
-	 * advanced without end. */
+	/* A block may have moved its SM past the clock's cap. With that cap, the clock would be advanced
+	 * forever. */
 	hw_hold_clock(gpu);
 	now = hw_clock_settle(&gpu->clock);
 	to = to < gpu->event_ns ? to : gpu->event_ns;
 	if (gpu->options.is_paced || to == HW_NEVER || to <= now)
 		return false;
-	/* Nothing may run just now (it is held while an address space changes, say): a turn's end brings nothing then,
-	 * but to those who wait for their own. */
+	/* If nothing may run now (for example while an address space changes), the end of a turn matters only
+	 * to waiting units. */
 	if (gpu->holder && to == gpu->turn_end_ns && !others_have_work(gpu, gpu->holder) &&
 	    !hw_may_run(gpu) && channels_event_ns(gpu) == HW_NEVER)
 		return false;
@@ -330,7 +331,7 @@ bool hw_advance(struct hw_gpu *gpu)
 	return true;
 }
 
-/* The more channels, the longer a look at all of them takes, and the rarer it is. */
+/* The more channels, the longer a look at all of them takes, and the less often it happens. */
 static void set_poll(struct hw_gpu *gpu)
 {
 	gpu->poll_ns = HW_NEVER;
@@ -348,8 +349,8 @@ bool hw_update(struct hw_gpu *gpu)
 
 		gpu->has_news = false;
 		look(gpu);
-		now = hw_clock_settle(&gpu->clock); /* what was seen was there by then */
-		if (gpu->holder)		    /* before the turn can end: what is done is told */
+		now = hw_clock_settle(&gpu->clock); /* what was seen existed by then */
+		if (gpu->holder)		    /* reports completed work before the turn ends */
 			run_fronts(gpu, now);
 		check_turn(gpu, now);
 		gpu->event_ns = next_event_ns(gpu);
