@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/landlock.h"
 #include "base/process.h"
 
 enum {
@@ -28,15 +29,7 @@ enum {
 	ALIVE_LOOK_MS = 100, /* how often the caller checks whether the proxy is alive */
 };
 
-/* From linux/landlock.h, which older systems do not have. */
-enum {
-	LANDLOCK_CREATE_RULESET = 444,
-	LANDLOCK_RESTRICT_SELF = 446,
-	LANDLOCK_ASK_VERSION = 1,
-	LANDLOCK_KNOWS_IOCTL = 5,
-	LANDLOCK_IOCTL_DEV = 1 << 15,
-	LANDLOCK_LIMIT_MS = 1000,
-};
+enum { LANDLOCK_LIMIT_MS = 1000 };
 
 enum { PROXY_IDLE, PROXY_ASKED, PROXY_BUSY, PROXY_DONE };
 
@@ -276,22 +269,22 @@ long proxy_call(struct proxy *proxy, unsigned limit_ms, long nr, const uint64_t 
 
 bool proxy_forbid_ioctls(struct proxy *proxy)
 {
-	struct { /* landlock_ruleset_attr, its first member */
-		uint64_t handled_access_fs;
-	} attr = { LANDLOCK_IOCTL_DEV };
-	uint64_t make[6] = { (uintptr_t)&attr, sizeof(attr) }, version[6] = { 0, 0, LANDLOCK_ASK_VERSION };
+	struct bf_landlock_ruleset attr = { .handled_access_fs = BF_LANDLOCK_ACCESS_FS_IOCTL_DEV };
+	uint64_t make[6] = { (uintptr_t)&attr, sizeof(attr.handled_access_fs) };
+	uint64_t version[6] = { 0, 0, BF_LANDLOCK_CREATE_RULESET_VERSION };
 	uint64_t privs[6] = { PR_SET_NO_NEW_PRIVS, 1 };
 	long ruleset;
 	bool is_restricted;
 
-	if (proxy_call(proxy, LANDLOCK_LIMIT_MS, LANDLOCK_CREATE_RULESET, version) < LANDLOCK_KNOWS_IOCTL)
+	if (proxy_call(proxy, LANDLOCK_LIMIT_MS, BF_LANDLOCK_SYS_CREATE_RULESET, version) <
+	    BF_LANDLOCK_ABI_IOCTL_DEV)
 		return false;
-	ruleset = proxy_call(proxy, LANDLOCK_LIMIT_MS, LANDLOCK_CREATE_RULESET, make);
+	ruleset = proxy_call(proxy, LANDLOCK_LIMIT_MS, BF_LANDLOCK_SYS_CREATE_RULESET, make);
 	if (ruleset < 0)
 		return false;
 	uint64_t restrict_self[6] = { (uint64_t)ruleset, 0 };
 	is_restricted = !proxy_call(proxy, LANDLOCK_LIMIT_MS, SYS_prctl, privs) &&
-			!proxy_call(proxy, LANDLOCK_LIMIT_MS, LANDLOCK_RESTRICT_SELF, restrict_self);
+			!proxy_call(proxy, LANDLOCK_LIMIT_MS, BF_LANDLOCK_SYS_RESTRICT_SELF, restrict_self);
 	close((int)ruleset);
 	return is_restricted;
 }
