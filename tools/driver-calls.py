@@ -20,7 +20,7 @@ SETS = {
     "SERIES_580_ON": "580 590 595", "SERIES_590_ON": "590 595", "SERIES_ALL": "570 580 590 595",
 }
 ENTRY = re.compile(
-    r'^\t(CONTROL|IN|CLIENT|UNSIZED|REFUSED|POINTERS)\(((?:[^()"]|"[^"]*"|\([^()]*\))*)\),[ \t]*(?:/\*(.*?)\*/)?',
+    r'^\t(CONTROL|IN|CLIENT|DESCRIPTOR|UNSIZED|REFUSED|POINTERS)\(((?:[^()"]|"[^"]*"|\([^()]*\))*)\),[ \t]*(?:/\*(.*?)\*/)?',
     re.M | re.S)
 UVM = re.compile(r'^\t(?:\{ \{ (\d+), "(\w+)", RM_WAY_(\w+)|(?:\w+)\((?:SERIES_\w+, )?(\w+), (\w+),.*?"(\w+)"\))',
                  re.M)
@@ -62,7 +62,7 @@ def entries():
             number = int(args[0], 16)
             way = "REFUSED" if macro == "REFUSED" else args[1]
             name = next(a for a in args if a.startswith('"')).strip('"')
-            size = int(args[2]) if macro in ("CONTROL", "IN", "CLIENT", "POINTERS") else None
+            size = int(args[2]) if macro in ("CONTROL", "IN", "CLIENT", "DESCRIPTOR", "POINTERS") else None
             pointers = int(args[4]) if macro == "POINTERS" else 0
             entry = found.setdefault(number, [number, name, way, {}, pointers, ""])
             entry[3].update({s: size for s in series.split()})

@@ -40,7 +40,8 @@ extern const struct rm_control_table rm_controls_root, rm_controls_device, rm_co
 			     .way = RM_WAY_##way_name, \
 			     .bytes = (size), \
 			     .is_sized = true, \
-			     .client_at = -1 }, \
+			     .client_at = -1, \
+			     .fd_at = -1 }, \
 		.series = (set) \
 	}
 #define CONTROL(number, way_name, size, text) IN(SERIES_ALL, number, way_name, size, text)
@@ -52,13 +53,30 @@ extern const struct rm_control_table rm_controls_root, rm_controls_device, rm_co
 			     .way = RM_WAY_##way_name, \
 			     .bytes = (size), \
 			     .is_sized = true, \
-			     .client_at = (client) }, \
+			     .client_at = (client), \
+			     .fd_at = -1 }, \
+		.series = SERIES_ALL \
+	}
+/* A control that names a descriptor. */
+#define DESCRIPTOR(number, way_name, size, text, fd) \
+	{ \
+		.control = { .id = (number), \
+			     .name = (text), \
+			     .way = RM_WAY_##way_name, \
+			     .bytes = (size), \
+			     .is_sized = true, \
+			     .client_at = -1, \
+			     .fd_at = (fd) }, \
 		.series = SERIES_ALL \
 	}
 /* A control without a public declaration: the firmware handles it, and its parameters are plain bytes. */
 #define UNSIZED(number, way_name, text) \
 	{ \
-		.control = { .id = (number), .name = (text), .way = RM_WAY_##way_name, .client_at = -1 }, \
+		.control = { .id = (number), \
+			     .name = (text), \
+			     .way = RM_WAY_##way_name, \
+			     .client_at = -1, \
+			     .fd_at = -1 }, \
 		.series = SERIES_ALL \
 	}
 #define REFUSED(number, text) UNSIZED(number, REFUSED, text)
@@ -76,6 +94,7 @@ extern const struct rm_control_table rm_controls_root, rm_controls_device, rm_co
 			     .bytes = (size), \
 			     .is_sized = true, \
 			     .client_at = -1, \
+			     .fd_at = -1, \
 			     .pointer_count = (pointers_held), \
 			     .pointers = { __VA_ARGS__ } }, \
 		.series = SERIES_ALL \

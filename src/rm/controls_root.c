@@ -60,13 +60,13 @@ static const struct rm_control_entry entries[] = {
 	CONTROL(0x00000d07, COPY, 12, "CLIENT_OBJECTS_ARE_DUPLICATES"),
 	REFUSED(0x00000d08, "CLIENT_SUBSCRIBE_TO_IMEX_CHANNEL"), /* carries a file for the fabric */
 	CONTROL(0x00003d02, COPY, 40, "OS_UNIX_FLUSH_USER_CACHE"),
-	CONTROL(0x00003d05, OWN, 24, "OS_UNIX_EXPORT_OBJECT_TO_FD"),	/* compute */
-	CONTROL(0x00003d06, OWN, 20, "OS_UNIX_IMPORT_OBJECT_FROM_FD"),	/* compute */
-	CONTROL(0x00003d08, OWN, 80, "OS_UNIX_GET_EXPORT_OBJECT_INFO"), /* compute */
+	DESCRIPTOR(0x00003d05, OWN, 24, "OS_UNIX_EXPORT_OBJECT_TO_FD", 16),   /* compute */
+	DESCRIPTOR(0x00003d06, OWN, 20, "OS_UNIX_IMPORT_OBJECT_FROM_FD", 0),  /* compute */
+	DESCRIPTOR(0x00003d08, OWN, 80, "OS_UNIX_GET_EXPORT_OBJECT_INFO", 0), /* compute */
 	REFUSED(0x00003d0a,
 		"OS_UNIX_CREATE_EXPORT_OBJECT_FD"), /* carries a file; EXPORT_OBJECTS_TO_FD replaces it */
-	CONTROL(0x00003d0b, OWN, 2128, "OS_UNIX_EXPORT_OBJECTS_TO_FD"),	 /* compute */
-	CONTROL(0x00003d0c, OWN, 652, "OS_UNIX_IMPORT_OBJECTS_FROM_FD"), /* compute */
+	DESCRIPTOR(0x00003d0b, OWN, 2128, "OS_UNIX_EXPORT_OBJECTS_TO_FD", 0),  /* compute */
+	DESCRIPTOR(0x00003d0c, OWN, 652, "OS_UNIX_IMPORT_OBJECTS_FROM_FD", 0), /* compute */
 };
 
 const struct rm_control_table rm_controls_root = { entries, sizeof(entries) / sizeof(entries[0]) };

@@ -39,6 +39,7 @@ struct rm_control {
 	uint32_t bytes;	   /* of the parameters; 0: none, or unknown, in which case the driver checks them */
 	bool is_sized;	   /* bytes is the size that the driver requires, also if it is 0 */
 	int16_t client_at; /* offset of a client that must be the caller's own, or 0; -1: none */
+	int16_t fd_at;	   /* offset of a descriptor of the program; -1: none */
 	uint8_t pointer_count;
 	struct rm_pointer pointers[RM_POINTERS_MAX];
 };

@@ -148,7 +148,7 @@ static struct answer alloc_root(struct site *site)
 }
 
 /* A device as the owner: the driver gives the firmware the caller's name for the client's, and complains if they differ. */
-static struct answer alloc_plain(struct site *site, enum rm_kind kind, uint64_t bytes)
+static struct answer alloc_plain(struct site *site, enum rm_kind kind)
 {
 	const struct rm_call *call = &site->call;
 	int rc = kind == RM_KIND_DEVICE ? site_perform_as_owner(site) : site_perform(site);
@@ -156,7 +156,7 @@ static struct answer alloc_plain(struct site *site, enum rm_kind kind, uint64_t 
 	if (rc || site_status_of(site))
 		return RETURN(rc);
 	if (ledger_add(site->warden->ledger, call->client, call->parent, call->object, call->class_id, kind,
-		       bytes))
+		       0))
 		return RETURN(0);
 	site_undo(site);
 	return RETURN(-ENOMEM);
@@ -166,7 +166,7 @@ static struct answer alloc_sysmem(struct site *site)
 {
 	uint32_t bytes_at = site->warden->device->layout->memory_bytes;
 	uint64_t bytes = 0;
-	struct answer answer = alloc_plain(site, RM_KIND_SYSMEM, 0);
+	struct answer answer = alloc_plain(site, RM_KIND_SYSMEM);
 	struct ledger_object *object =
 		ledger_find(site->warden->ledger, site->call.client, site->call.object);
 
@@ -191,7 +191,7 @@ static struct answer alloc_device(struct site *site)
 	/* Channels are stopped through the subdevice of their device: with one device there is no doubt which that is. */
 	if (ledger_has_class(site->warden->ledger, site->call.client, site->call.class_id))
 		return site_refuse(site, RM_ERR_INSUFFICIENT_RESOURCES, "a second device in one client");
-	answer = alloc_plain(site, RM_KIND_DEVICE, 0);
+	answer = alloc_plain(site, RM_KIND_DEVICE);
 	if (!answer.value && !site_status_of(site))
 		client_find(site->warden, site->call.client)->device = site->call.object;
 	return answer;
@@ -200,7 +200,7 @@ static struct answer alloc_device(struct site *site)
 /* The driver gives a client one of each device's. */
 static struct answer alloc_subdevice(struct site *site)
 {
-	struct answer answer = alloc_plain(site, RM_KIND_SUBDEVICE, 0);
+	struct answer answer = alloc_plain(site, RM_KIND_SUBDEVICE);
 
 	if (!answer.value && !site_status_of(site))
 		client_find(site->warden, site->call.client)->subdevice = site->call.object;
@@ -230,7 +230,7 @@ static struct answer alloc_engine(struct site *site)
 
 	if (!parent || parent->kind != RM_KIND_CHANNEL)
 		return site_refuse(site, RM_ERR_INVALID_OBJECT_PARENT, "an engine on an unknown channel");
-	return alloc_plain(site, RM_KIND_ENGINE, 0);
+	return alloc_plain(site, RM_KIND_ENGINE);
 }
 
 /* A channel group: what CUDA calls a context has one or more. */
@@ -239,9 +239,9 @@ static struct answer alloc_group(struct site *site)
 	struct warden_ctx_ask ask;
 	struct answer answer;
 
-	if (!site_may_begin(site, &ask))
+	if (!site_may_add_group(site, &ask))
 		return site_refuse(site, RM_ERR_INSUFFICIENT_RESOURCES, "the policy refused a new context");
-	answer = alloc_plain(site, RM_KIND_GROUP, 0);
+	answer = alloc_plain(site, RM_KIND_GROUP);
 	if (!answer.value && !site_status_of(site))
 		group_begin(ledger_find(site->warden->ledger, site->call.client, site->call.object), &ask);
 	return answer;
@@ -267,22 +267,15 @@ static struct answer alloc_known(struct site *site, enum rm_kind kind)
 	case RM_KIND_CHANNEL:
 		return site_alloc_channel(site);
 	default:
-		return alloc_plain(site, kind, 0);
+		return alloc_plain(site, kind);
 	}
 }
 
-/* Clients that the parameters name: the driver would judge by our rights, and they must be this vGPU's. */
 static bool names_known_clients(const struct site *site, const struct rm_class *class)
 {
-	for (unsigned i = 0; i < sizeof(class->client_at) / sizeof(class->client_at[0]); i++) {
-		uint32_t client = 0;
-
-		if (class->client_at[i] < 0 || site->params.bytes < class->client_at[i] + sizeof(client))
-			continue;
-		memcpy(&client, site->params.now + class->client_at[i], sizeof(client));
-		if (client && !client_of_user(site, client))
+	for (unsigned i = 0; i < sizeof(class->client_at) / sizeof(class->client_at[0]); i++)
+		if (!site_names_known_client(site, &site->params, class->client_at[i]))
 			return false;
-	}
 	return true;
 }
 
@@ -451,7 +444,7 @@ static struct answer event_call(struct site *site)
 	return answer;
 }
 
-static bool names_ours(const struct rm_call *call)
+static bool names_own_handle(const struct rm_call *call)
 {
 	return is_own_handle(call->object) || is_own_handle(call->parent) ||
 	       is_own_handle(call->source_object);
@@ -459,7 +452,7 @@ static bool names_ours(const struct rm_call *call)
 
 struct answer site_call(struct site *site)
 {
-	if (names_ours(&site->call))
+	if (names_own_handle(&site->call))
 		return site_refuse(site, RM_ERR_INVALID_OBJECT_HANDLE, "a handle of Belfry's");
 	switch (site->call.verb) {
 	case RM_VERB_ALLOC:

@@ -327,7 +327,7 @@ static int disable(const struct disable_list *list, uint32_t first, uint32_t cou
 
 /* The driver frees channels with the address space or the context share that they use, and the ledger does not know. One
  * that is not there need not be stopped. */
-static bool is_there(const struct disable_list *list, uint32_t index)
+static bool channel_exists(const struct disable_list *list, uint32_t index)
 {
 	uint32_t handle;
 
@@ -348,7 +348,7 @@ static void disable_send(struct disable_list *list)
 		for (uint32_t i = 0; i < list->count; i++) {
 			int one = disable(list, i, 1);
 
-			if (one && is_there(list, i))
+			if (one && channel_exists(list, i))
 				rc = one;
 		}
 	}

@@ -2,6 +2,7 @@
  * control file and no other; the file is ours. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "warden/state.h"
 
@@ -30,6 +31,16 @@ struct client *client_of_user(const struct site *site, uint32_t handle)
 	struct client *client = client_find(site->warden, handle);
 
 	return client && client->uid == site->process->uid ? client : NULL;
+}
+
+bool site_names_known_client(const struct site *site, const struct copy *copy, int at)
+{
+	uint32_t client = 0;
+
+	if (at < 0 || copy->bytes < at + sizeof(client))
+		return true;
+	memcpy(&client, copy->now + at, sizeof(client));
+	return !client || client_of_user(site, client);
 }
 
 struct client *client_add(struct site *site, uint32_t handle)
@@ -121,5 +132,5 @@ uint64_t warden_driver_bytes(struct warden *warden)
 
 	if (warden->device->ops->use_of(warden->device, proxy_pid(warden->owner), &use))
 		return 0;
-	return use.paid_bytes + use.borrowed_bytes;
+	return use.own_bytes + use.imported_bytes;
 }

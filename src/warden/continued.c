@@ -9,7 +9,7 @@
  * mapped; a device file that it opened itself, in which there is no client and no prepared map; a file of ours that was
  * put there for a map; any other file. */
 static const struct continued_entry entries[] = {
-	{ "map of a prepared file", SYS_mmap, ON(CONTROL) | ON(GPU) | ON(MANAGED), CONTINUED_IS_OURS,
+	{ "map of a prepared file", SYS_mmap, ON(CONTROL) | ON(GPU) | ON(MANAGED), CONTINUED_IF_PREPARED,
 	  "The file at the descriptor is one that the warden has prepared and charged for. Length, offset and "
 	  "protection are in registers. In another file of the device nothing is prepared, and the driver "
 	  "refuses the map; a managed mapping that was not charged is found by the audit in the process's maps." },
@@ -64,8 +64,8 @@ static bool holds(const struct continued_entry *entry, const struct rm_layout *l
 	switch (entry->when) {
 	case CONTINUED_ALWAYS:
 		return true;
-	case CONTINUED_IS_OURS:
-		return call->is_ours;
+	case CONTINUED_IF_PREPARED:
+		return call->is_prepared;
 	case CONTINUED_NOT_DRIVERS:
 		return !is_drivers(layout, call->cmd);
 	case CONTINUED_ALLOC_MEMORY:

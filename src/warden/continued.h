@@ -17,12 +17,12 @@ struct continued_call {
 	uint32_t cmd; /* SYS_ioctl */
 	bool is_seen; /* the file at the descriptor could be looked at; a call that names none has none */
 	enum device_file kind; /* of that file */
-	bool is_ours; /* mmap: a file of the warden's was put at the descriptor, or was there already */
+	bool is_prepared; /* mmap: a file of the warden's was put at the descriptor, or was there already */
 };
 
 enum continued_when {
 	CONTINUED_ALWAYS,
-	CONTINUED_IS_OURS,	/* is_ours */
+	CONTINUED_IF_PREPARED,	/* is_prepared */
 	CONTINUED_NOT_DRIVERS,	/* an ioctl that no file of the driver's takes */
 	CONTINUED_ALLOC_MEMORY, /* RM_ESC_ALLOC_MEMORY, of its exact size */
 };

@@ -87,14 +87,14 @@ static struct answer own_call(struct site *site)
 	case RM_CTRL_FB_GET_INFO_V2:
 	case RM_CTRL_GET_PIDS:
 	case RM_CTRL_GET_PID_INFO:
-		return site_told(site);
+		return site_answer_query(site);
 	default:
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a control without a handler");
 	}
 }
 
 /* Each number is logged once for a vGPU; the table keeps the first ones, the counter all. */
-static bool is_first(struct warden *warden, uint32_t control)
+static bool is_first_refusal(struct warden *warden, uint32_t control)
 {
 	warden->unknown++;
 	for (unsigned i = 0; i < WARDEN_UNKNOWNS; i++) {
@@ -110,24 +110,13 @@ static bool is_first(struct warden *warden, uint32_t control)
 
 static struct answer unknown_call(struct site *site)
 {
-	bool is_news = is_first(site->warden, site->call.class_id);
+	bool is_first = is_first_refusal(site->warden, site->call.class_id);
 
 	site->warden->refusals++;
-	bf_log(is_news ? BF_LOG_WARN : BF_LOG_DEBUG,
+	bf_log(is_first ? BF_LOG_WARN : BF_LOG_DEBUG,
 	       "process %d: control 0x%08x (%u bytes) is not known and was refused; permit_controls in belfryd.conf permits it",
 	       site->process->pid, site->call.class_id, site->call.params_size);
 	return site_status(site, RM_ERR_NOT_SUPPORTED);
-}
-
-/* Clients of one vGPU may name each other: the driver lets them anyway, as those of one process. */
-static bool is_own_client(const struct site *site, const struct rm_control *control)
-{
-	uint32_t client = 0;
-
-	if (control->client_at < 0 || site->params.bytes < control->client_at + sizeof(client))
-		return true;
-	memcpy(&client, site->params.now + control->client_at, sizeof(client));
-	return !client || client_of_user(site, client);
 }
 
 /* Controls of the software GPU's own, and those that the operator permits. */
@@ -156,7 +145,7 @@ struct answer site_control_call(struct site *site)
 	if (control->is_sized && site->params.bytes != control->bytes && control->way != RM_WAY_REFUSED &&
 	    control->way != RM_WAY_ANSWERED)
 		return site_status(site, RM_ERR_INVALID_PARAM_STRUCT);
-	if (!is_own_client(site, control))
+	if (!site_names_known_client(site, &site->params, control->client_at))
 		return site_refuse(site, RM_ERR_INVALID_CLIENT, "a client that is not this vGPU's");
 	switch (control->way) {
 	case RM_WAY_COPY:

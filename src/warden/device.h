@@ -29,8 +29,8 @@ struct device_view {
 
 /* Device memory of one process, the owner of a vGPU, as the device itself counts it. */
 struct device_use {
-	uint64_t paid_bytes;	 /* its own, shared or not */
-	uint64_t borrowed_bytes; /* another's, imported here */
+	uint64_t own_bytes;	 /* its own, shared or not */
+	uint64_t imported_bytes; /* another's, imported here */
 };
 
 /* How busy its SMs and its memory bus were, all programs together. */

@@ -5,7 +5,7 @@
 #include "warden/state.h"
 
 /* Once for each channel; and channels of one group end together, which is one fault. */
-static bool is_news(struct ledger_object *object)
+static bool is_new_fault(struct ledger_object *object)
 {
 	struct channel *channel = object->attached;
 	struct ledger_object *parent = object->parent;
@@ -32,7 +32,7 @@ void channel_look_for_fault(struct warden *warden, struct ledger_object *object)
 	if (!notifier || *(const volatile uint16_t *)(notifier + RM_NOTIFIER_STATUS) != RM_NOTIFIER_HAPPENED)
 		return;
 	reason = *(const volatile uint32_t *)(notifier + RM_NOTIFIER_REASON);
-	if (reason == RM_XID_REMOVED || !is_news(object))
+	if (reason == RM_XID_REMOVED || !is_new_fault(object))
 		return;
 	bf_log(BF_LOG_DEBUG, "process %d: a fault on the GPU, Xid %u", channel->client->pid, reason);
 	if (hooks->fault)

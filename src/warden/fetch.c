@@ -116,26 +116,10 @@ static int fetch_event(struct site *site)
 	return copy_new(&site->params, at, EVENT_BYTES);
 }
 
-/* Where in the parameters of a control a file is named; -1: nowhere. */
-static int file_in_params(uint32_t control)
-{
-	switch (control) {
-	case RM_CTRL_EXPORT_OBJECT_TO_FD:
-		return 16;
-	case RM_CTRL_EXPORT_OBJECTS_TO_FD:
-	case RM_CTRL_IMPORT_OBJECT_FROM_FD:
-	case RM_CTRL_IMPORT_OBJECTS_FROM_FD:
-	case RM_CTRL_GET_EXPORT_OBJECT_INFO:
-		return 0;
-	default:
-		return -1;
-	}
-}
-
 /* A control file of the program's that we do not know yet becomes one of ours: nothing was ever done with it. */
 static int fetch_named(struct site *site)
 {
-	int at = site->call.verb == RM_VERB_CONTROL ? file_in_params(site->call.class_id) : -1, rc = 0;
+	int at = site->control ? site->control->fd_at : -1, rc = 0;
 
 	if (site->call.verb == RM_VERB_REGISTER_FD || site->call.verb == RM_VERB_MAP_MEMORY)
 		site->named_fd = site->call.fd;

@@ -158,7 +158,7 @@ static int devfile_add(struct warden *warden, struct devfile *file)
 	return rc;
 }
 
-static void not_held(struct warden *warden)
+static void release_descriptors(struct warden *warden)
 {
 	pthread_mutex_lock(&warden->lock);
 	warden_give_descriptors(warden, EACH_HOLDS);
@@ -167,7 +167,7 @@ static void not_held(struct warden *warden)
 
 /* Give the program the pipe, at a descriptor of its own or, if that is -1, at a new one. Its end is watched from when the
  * program has it: before, it hangs up. */
-static struct devfile *give(struct site *site, int fd, enum device_file kind, bool is_cloexec, int *rc)
+static struct devfile *give_pipe(struct site *site, int fd, enum device_file kind, bool is_cloexec, int *rc)
 {
 	struct warden *warden = site->warden;
 	cleanup_close int program_end = -1;
@@ -181,14 +181,14 @@ static struct devfile *give(struct site *site, int fd, enum device_file kind, bo
 		return NULL;
 	file = devfile_open(warden, kind, &program_end, rc);
 	if (!file) {
-		not_held(warden);
+		release_descriptors(warden);
 		return NULL;
 	}
 	given = fd < 0 ? site_give_fd(site, program_end, is_cloexec) : site_set_fd(site, program_end, fd);
 	*rc = given < 0 ? given : devfile_add(warden, file);
 	if (*rc) {
 		devfile_free(file);
-		not_held(warden);
+		release_descriptors(warden);
 		return NULL;
 	}
 	*rc = given;
@@ -197,7 +197,7 @@ static struct devfile *give(struct site *site, int fd, enum device_file kind, bo
 
 struct devfile *site_adopt(struct site *site, int fd, enum device_file kind, int *rc)
 {
-	struct devfile *file = give(site, fd, kind, true, rc);
+	struct devfile *file = give_pipe(site, fd, kind, true, rc);
 
 	if (file)
 		*rc = 0;
@@ -237,7 +237,7 @@ struct answer site_open(struct site *site, enum device_file kind)
 	if (kind == DEVICE_FILE_GPU)
 		rc = give_gpu_file(site, is_cloexec);
 	else
-		give(site, -1, kind, is_cloexec, &rc);
+		give_pipe(site, -1, kind, is_cloexec, &rc);
 	if (rc < 0)
 		bf_log(BF_LOG_WARN, "a device file cannot be opened for a program: %s", strerror(-rc));
 	return RETURN(rc);

@@ -142,7 +142,7 @@ struct time_visit {
 };
 
 /* A figure that cannot be had, or is lower than it was, leaves the last one. */
-static void ask_time(void *context, struct ledger_object *object)
+static void read_time(void *context, struct ledger_object *object)
 {
 	struct time_visit *visit = context;
 	struct group *group = group_get(object);
@@ -161,7 +161,7 @@ void groups_ask_time(struct warden *warden, struct client *client)
 	struct time_visit visit = { .warden = warden, .client = client };
 
 	if (warden->device->ops->time_of)
-		ledger_each(warden->ledger, client->handle, RM_KIND_GROUP, ask_time, &visit);
+		ledger_each(warden->ledger, client->handle, RM_KIND_GROUP, read_time, &visit);
 }
 
 void group_gone(struct warden *warden, struct ledger_object *object)
@@ -183,7 +183,7 @@ int warden_gpu_time(struct warden *warden, uint64_t *gpu_ns)
 	pthread_mutex_lock(&warden->lock);
 	for (visit.client = LIST_FIRST(&warden->clients); visit.client;
 	     visit.client = LIST_NEXT(visit.client, next))
-		ledger_each(warden->ledger, visit.client->handle, RM_KIND_GROUP, ask_time, &visit);
+		ledger_each(warden->ledger, visit.client->handle, RM_KIND_GROUP, read_time, &visit);
 	*gpu_ns = warden->gone_groups_ns + visit.total_ns;
 	pthread_mutex_unlock(&warden->lock);
 	return 0;
@@ -196,7 +196,7 @@ struct turns_visit {
 	unsigned count, room;
 };
 
-static void ask_turns(void *context, struct ledger_object *object)
+static void read_turns(void *context, struct ledger_object *object)
 {
 	struct turns_visit *visit = context;
 	struct device *device = visit->warden->device;
@@ -226,7 +226,7 @@ unsigned warden_turns(struct warden *warden, struct device_turn *to, unsigned ro
 		return 0;
 	for (visit.client = LIST_FIRST(&warden->clients); visit.client;
 	     visit.client = LIST_NEXT(visit.client, next))
-		ledger_each(warden->ledger, visit.client->handle, RM_KIND_GROUP, ask_turns, &visit);
+		ledger_each(warden->ledger, visit.client->handle, RM_KIND_GROUP, read_turns, &visit);
 	pthread_mutex_unlock(&warden->lock);
 	qsort(to, visit.count, sizeof(*to), by_end);
 	return visit.count;

@@ -15,7 +15,7 @@ static struct warden_mem_ask mem_ask(const struct site *site, uint64_t bytes)
 					.gpu_bytes = warden->device->mem_bytes };
 }
 
-bool site_may_have(struct site *site, uint64_t bytes)
+bool site_may_allocate(struct site *site, uint64_t bytes)
 {
 	const struct warden_hooks *hooks = &site->warden->options.hooks;
 	struct warden_mem_ask ask = mem_ask(site, bytes);
@@ -40,7 +40,7 @@ static void count_one(void *context, struct ledger_object *object)
 	++*(uint32_t *)context;
 }
 
-bool site_may_begin(struct site *site, struct warden_ctx_ask *ask)
+bool site_may_add_group(struct site *site, struct warden_ctx_ask *ask)
 {
 	struct warden *warden = site->warden;
 	const struct warden_hooks *hooks = &warden->options.hooks;

@@ -10,7 +10,7 @@
 
 /* For the driver: how long to wait for a channel before it says "busy". With 20 us it says so of idle ones too, with 50
  * it does not; 0 means to wait for ever (measured, docs/driver.md). */
-enum { PATIENCE_US = 100 };
+enum { IDLE_LIMIT_US = 100 };
 
 struct progress_visit {
 	struct warden *warden;
@@ -33,7 +33,7 @@ static uint32_t device_of(const struct progress_visit *visit, const struct ledge
 }
 
 /* The two words are the GPU's and the gate's alone: the program has no name for the page. */
-static void look_at_ring(void *context, struct ledger_object *object)
+static void compare_ring(void *context, struct ledger_object *object)
 {
 	struct progress_visit *visit = context;
 	struct channel *channel = object->attached;
@@ -54,7 +54,7 @@ static enum warden_progress ask(struct progress_visit *visit, const struct ledge
 				   .channel = object->handle,
 				   .count = 1,
 				   .flags = RM_IDLE_ASK,
-				   .timeout_us = PATIENCE_US };
+				   .timeout_us = IDLE_LIMIT_US };
 	int rc = client_call(visit->warden, visit->client, RM_ESC_IDLE_CHANNELS, &arg, sizeof(arg),
 			     &arg.status);
 
@@ -108,7 +108,7 @@ enum warden_progress warden_progress(struct warden *warden)
 	/* Whoever asks has others to look after: a driver call that is under way is not waited for. */
 	if (pthread_mutex_trylock(&warden->lock))
 		return WARDEN_CANNOT_TELL;
-	visit_channels(&visit, look_at_ring);
+	visit_channels(&visit, compare_ring);
 	if (visit.found != WARDEN_IS_BUSY)
 		visit_channels(&visit, ask_driver);
 	pthread_mutex_unlock(&warden->lock);

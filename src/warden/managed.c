@@ -17,8 +17,9 @@
 
 enum {
 	INITIALIZE_FLAGS_AT = 0,
-	/* Memory that was not allocated for the GPU is not brought onto it: no limit could be kept (HMM). And calls may come
-	 * from a process other than the one that maps: ours. */
+	/* NO_PAGEABLE: memory that was not allocated for the GPU is not moved to it (HMM); no limit could be
+	 * kept otherwise. MULTI_PROCESS: calls may come from the owner proxy, which is not the process that
+	 * maps. */
 	FLAG_NO_PAGEABLE = 1,
 	FLAG_MULTI_PROCESS = 2,
 	STATUS_NOTHING_TO_DO = 0x10006,
@@ -59,18 +60,18 @@ static struct answer perform(struct site *site)
 
 static struct answer initialize(struct site *site)
 {
-	uint64_t theirs = get64(site, INITIALIZE_FLAGS_AT),
-		 ours = theirs | FLAG_NO_PAGEABLE | FLAG_MULTI_PROCESS;
+	uint64_t program_flags = get64(site, INITIALIZE_FLAGS_AT),
+		 flags = program_flags | FLAG_NO_PAGEABLE | FLAG_MULTI_PROCESS;
 	struct answer answer;
 
-	memcpy(site->arg.now + INITIALIZE_FLAGS_AT, &ours, sizeof(ours));
+	memcpy(site->arg.now + INITIALIZE_FLAGS_AT, &flags, sizeof(flags));
 	answer = perform(site);
-	memcpy(site->arg.now + INITIALIZE_FLAGS_AT, &theirs, sizeof(theirs));
+	memcpy(site->arg.now + INITIALIZE_FLAGS_AT, &program_flags, sizeof(program_flags));
 	return answer;
 }
 
 /* The mapping keeps the memory, whatever becomes of the object that names it. It takes the place of what was mapped there. */
-static void note_mapping(struct site *site, const struct kept_block *mapping)
+static void record_mapping(struct site *site, const struct kept_block *mapping)
 {
 	struct ledger *ledger = site->warden->ledger;
 
@@ -97,7 +98,7 @@ static struct answer map_external(struct site *site)
 		ledger_keep(mapping.block);
 	answer = perform(site);
 	if (!answer.value && !site_status_of(site))
-		note_mapping(site, &mapping);
+		record_mapping(site, &mapping);
 	else if (mapping.block)
 		ledger_drop(site->warden->ledger, mapping.block);
 	return answer;
@@ -175,8 +176,7 @@ struct answer site_managed_call(struct site *site)
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, call->name);
 	if (call->way == RM_WAY_ANSWERED)
 		return site_status(site, RM_OK);
-	if (call->client_at >= 0 && get32(site, call->client_at) &&
-	    !client_of_user(site, get32(site, call->client_at)))
+	if (!site_names_known_client(site, &site->arg, call->client_at))
 		return site_refuse(site, RM_ERR_INVALID_CLIENT, "a client of another vGPU or user");
 	if (call->cmd == RM_UVM_REGISTER_GPU && !is_own_gpu(site))
 		return site_refuse(site, RM_ERR_INVALID_DEVICE, "another GPU than this vGPU's");
@@ -270,7 +270,7 @@ static void refresh(struct warden *warden)
 }
 
 /* The serving thread's: nobody else changes the list. */
-static bool has_any(const struct warden *warden)
+static bool has_managed(const struct warden *warden)
 {
 	for (const struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
 		if (p->managed_serial)
@@ -278,7 +278,7 @@ static bool has_any(const struct warden *warden)
 	return false;
 }
 
-static struct process *largest(const struct warden *warden)
+static struct process *largest_process(const struct warden *warden)
 {
 	struct process *most = NULL;
 
@@ -291,12 +291,13 @@ static struct process *largest(const struct warden *warden)
 /* A process that came by a mapping around us is seen here. */
 void warden_audit_managed(struct warden *warden)
 {
-	if (!has_any(warden))
+	if (!has_managed(warden))
 		return;
 	refresh(warden);
 	pthread_mutex_lock(&warden->lock);
 	if (ledger_is_over(warden->ledger) && ledger_managed(warden->ledger))
-		process_end(largest(warden), "more managed memory is mapped than the vGPU has room for");
+		process_end(largest_process(warden),
+			    "more managed memory is mapped than the vGPU has room for");
 	pthread_mutex_unlock(&warden->lock);
 }
 
@@ -307,7 +308,7 @@ void site_refresh_managed(struct site *site, uint64_t bytes)
 	pthread_mutex_lock(&site->warden->lock);
 	is_short = bytes > ledger_room(site->warden->ledger);
 	pthread_mutex_unlock(&site->warden->lock);
-	if (is_short && has_any(site->warden))
+	if (is_short && has_managed(site->warden))
 		refresh(site->warden);
 }
 
@@ -333,7 +334,7 @@ struct answer site_mmap_managed(struct site *site, uint64_t bytes)
 
 	if (site->process->managed_serial && site->process->managed_serial != site->file->serial)
 		return RETURN(-EINVAL); /* a library has one, and what is mapped is told by process */
-	if (!ledger_claim(warden->ledger, bytes) || !site_may_have(site, bytes)) {
+	if (!ledger_claim(warden->ledger, bytes) || !site_may_allocate(site, bytes)) {
 		ledger_unclaim(warden->ledger);
 		warden->refusals++;
 		bf_log(BF_LOG_INFO, "process %d: %llu bytes of managed memory refused", site->process->pid,

@@ -47,7 +47,7 @@ void expected_forget(struct warden *warden, uint32_t client, uint32_t object)
 }
 
 /* One a descriptor: what was prepared there before can no longer be mapped. */
-static void forget(struct process *process, int fd)
+static void expected_forget_fd(struct process *process, int fd)
 {
 	struct expected_map *e, *after;
 
@@ -56,11 +56,11 @@ static void forget(struct process *process, int fd)
 			expected_free(process->warden, e);
 }
 
-static int expect(struct process *process, const struct expected_map *what)
+static int expected_add(struct process *process, const struct expected_map *what)
 {
 	struct expected_map *expected;
 
-	forget(process, what->fd);
+	expected_forget_fd(process, what->fd);
 	if (!warden_take_descriptors(process->warden, 1))
 		return -EMFILE;
 	expected = malloc(sizeof(*expected));
@@ -88,7 +88,7 @@ static struct answer map_doorbell(struct site *site)
 	if (expected.bytes < 4096 || expected.bytes > DOORBELL_BYTES_MAX || site->call.offset ||
 	    expected.fd < 0)
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
-	rc = expect(site->process, &expected);
+	rc = expected_add(site->process, &expected);
 	if (rc)
 		return RETURN(rc);
 	/* Where the driver would return an address: an offset into the file is all that is used of it. */
@@ -115,7 +115,7 @@ static struct answer map_memory(struct site *site)
 	memcpy(site->arg.now + fd_at, &site->call.fd, sizeof(site->call.fd));
 	if (rc || site_status_of(site))
 		return RETURN(rc);
-	rc = expect(site->process, &expected);
+	rc = expected_add(site->process, &expected);
 	if (!rc)
 		bf_take_fd(&prepared);
 	return RETURN(rc);

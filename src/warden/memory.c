@@ -1,8 +1,7 @@
 /* Device memory: made, named again, given to other programs of the vGPU. It is charged once, until the last thing that
  * keeps it is gone (ledger.h). */
-#include <string.h>
-
 #include <errno.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "base/log.h"
@@ -11,7 +10,6 @@
 enum {
 	/* NV0000_CTRL_OS_UNIX_EXPORT_OBJECT_TO_FD_PARAMS: type, device, parent, object, fd, flags */
 	EXPORT_OBJECT_AT = 12,
-	EXPORT_FD_AT = 16,
 	EXPORT_FLAGS_AT = 20,
 	EXPORT_SIZE = 24,
 	EXPORT_EMPTY = 1,
@@ -32,9 +30,8 @@ enum {
 	IMPORTS_COUNT_AT = 8 + 4 * IMPORTS_MAX + IMPORTS_MAX,
 	IMPORTS_INDEX_AT = IMPORTS_COUNT_AT + 2,
 	IMPORTS_SIZE = IMPORTS_COUNT_AT + 4,
-	INFO_FD_AT = 0,
 	HANDLE_INFO_CLASS = 2,
-	PIECE = 64 << 10,
+	CHUNK_BYTES = 64 << 10,
 };
 
 static uint32_t get32(const struct site *site, size_t at)
@@ -63,7 +60,8 @@ static struct answer refuse_memory(struct site *site, uint64_t bytes)
  * asked for (video_mem.c). */
 static uint64_t bytes_taken(uint64_t bytes)
 {
-	return bytes > UINT64_MAX - PIECE ? UINT64_MAX : (bytes + PIECE - 1) & ~(uint64_t)(PIECE - 1);
+	return bytes > UINT64_MAX - CHUNK_BYTES ? UINT64_MAX
+						: (bytes + CHUNK_BYTES - 1) & ~(uint64_t)(CHUNK_BYTES - 1);
 }
 
 static uint64_t bytes_asked(const struct site *site)
@@ -98,7 +96,7 @@ struct answer site_alloc_vidmem(struct site *site)
 	fits = ledger_claim(ledger, bytes_taken(bytes));
 	if (!fits && site_waits_for_room(site, bytes))
 		return LATER;
-	if (!fits || !site_may_have(site, bytes))
+	if (!fits || !site_may_allocate(site, bytes))
 		return refuse_memory(site, bytes);
 	rc = site_perform(site);
 	if (rc || site_status_of(site)) {
@@ -181,14 +179,15 @@ struct answer site_duplicate(struct site *site)
 }
 
 /* The control with the driver's file in place of the program's. */
-static int perform_with_file(struct site *site, size_t fd_at)
+static int perform_with_file(struct site *site)
 {
-	int theirs, rc;
+	uint8_t *at = site->params.now + site->control->fd_at;
+	int program_fd, rc;
 
-	memcpy(&theirs, site->params.now + fd_at, sizeof(theirs));
-	memcpy(site->params.now + fd_at, &site->named->fd, sizeof(site->named->fd));
+	memcpy(&program_fd, at, sizeof(program_fd));
+	memcpy(at, &site->named->fd, sizeof(site->named->fd));
 	rc = site_perform(site);
-	memcpy(site->params.now + fd_at, &theirs, sizeof(theirs));
+	memcpy(at, &program_fd, sizeof(program_fd));
 	return rc;
 }
 
@@ -223,7 +222,7 @@ static struct answer export_one(struct site *site)
 
 	if (kept < 0)
 		return refuse_export(site, kept);
-	rc = perform_with_file(site, EXPORT_FD_AT);
+	rc = perform_with_file(site);
 	if (kept && (rc || site_status_of(site)))
 		devfile_unkeep(site->named, site->warden->ledger);
 	return RETURN(rc);
@@ -239,7 +238,7 @@ static struct answer export_many(struct site *site)
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	for (uint16_t i = 0; rc >= 0 && i < count; i++)
 		rc = keep_export(site, get32(site, EXPORTS_OBJECTS_AT + 4u * i), (uint32_t)index + i);
-	return rc < 0 ? refuse_export(site, rc) : RETURN(perform_with_file(site, 0));
+	return rc < 0 ? refuse_export(site, rc) : RETURN(perform_with_file(site));
 }
 
 struct answer site_export(struct site *site)
@@ -254,7 +253,7 @@ struct answer site_export(struct site *site)
 	return is_one ? export_one(site) : export_many(site);
 }
 
-static bool note_import(struct site *site, uint32_t parent, uint32_t handle, uint32_t index)
+static bool record_import(struct site *site, uint32_t parent, uint32_t handle, uint32_t index)
 {
 	struct ledger *ledger = site->warden->ledger;
 	const struct kept_block *kept = devfile_export(site->named, index);
@@ -264,14 +263,14 @@ static bool note_import(struct site *site, uint32_t parent, uint32_t handle, uin
 }
 
 /* An object that the driver has made and the ledger cannot take must not stay. */
-static struct answer take_back(struct site *site, uint32_t handle)
+static struct answer undo_import(struct site *site, uint32_t handle)
 {
 	site->call.object = handle;
 	site_undo(site);
 	return site_status(site, RM_ERR_INSERT_DUPLICATE_NAME);
 }
 
-static bool is_taken(const struct site *site, uint32_t handle)
+static bool is_handle_taken(const struct site *site, uint32_t handle)
 {
 	return is_own_handle(handle) ||
 	       (handle && ledger_find(site->warden->ledger, site->call.client, handle));
@@ -282,14 +281,14 @@ static struct answer import_one(struct site *site)
 	uint32_t handle = get32(site, IMPORT_OBJECT_AT);
 	int rc;
 
-	if (is_taken(site, handle))
+	if (is_handle_taken(site, handle))
 		return site_status(site, RM_ERR_INSERT_DUPLICATE_NAME);
-	rc = perform_with_file(site, 0);
+	rc = perform_with_file(site);
 	if (rc || site_status_of(site))
 		return RETURN(rc);
 	handle = get32(site, IMPORT_OBJECT_AT);
-	return note_import(site, get32(site, IMPORT_PARENT_AT), handle, 0) ? RETURN(0)
-									   : take_back(site, handle);
+	return record_import(site, get32(site, IMPORT_PARENT_AT), handle, 0) ? RETURN(0)
+									     : undo_import(site, handle);
 }
 
 static struct answer import_many(struct site *site)
@@ -300,17 +299,17 @@ static struct answer import_many(struct site *site)
 	if (count > IMPORTS_MAX)
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	for (uint16_t i = 0; i < count; i++) {
-		if (is_taken(site, get32(site, IMPORTS_OBJECTS_AT + 4u * i)))
+		if (is_handle_taken(site, get32(site, IMPORTS_OBJECTS_AT + 4u * i)))
 			return site_status(site, RM_ERR_INSERT_DUPLICATE_NAME);
 	}
-	rc = perform_with_file(site, 0);
+	rc = perform_with_file(site);
 	if (rc || site_status_of(site))
 		return RETURN(rc);
 	for (uint16_t i = 0; i < count; i++) {
 		uint32_t handle = get32(site, IMPORTS_OBJECTS_AT + 4u * i);
 
-		if (!note_import(site, get32(site, IMPORTS_PARENT_AT), handle, (uint32_t)index + i))
-			return take_back(site, handle);
+		if (!record_import(site, get32(site, IMPORTS_PARENT_AT), handle, (uint32_t)index + i))
+			return undo_import(site, handle);
 	}
 	return RETURN(0);
 }
@@ -329,5 +328,5 @@ struct answer site_export_info(struct site *site)
 {
 	if (site->params.bytes < sizeof(int) || !has_file(site))
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
-	return RETURN(perform_with_file(site, INFO_FD_AT));
+	return RETURN(perform_with_file(site));
 }

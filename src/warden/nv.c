@@ -1,5 +1,5 @@
-/* The driver, as a client of it ourselves: one RM client with a device, a subdevice and a doorbell, kept as long as
- * the warden lives. How it is reached is the road's matter. */
+/* The GPU server as a client of the driver: one RM client with a device, a subdevice and a doorbell, kept as
+ * long as the device is open. The calls go through a transport (nv.h). */
 #include "warden/nv.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ int own_alloc(struct nv *nv, uint32_t parent, uint32_t handle, uint32_t class_id
 				    .class_id = class_id,
 				    .params = (uintptr_t)params,
 				    .size = size };
-	int rc = nv->road->call(nv->control_fd, RM_ESC_ALLOC, &arg, sizeof(arg));
+	int rc = nv->transport->call(nv->control_fd, RM_ESC_ALLOC, &arg, sizeof(arg));
 
 	return rc ? rc : (int)arg.status;
 }
@@ -57,7 +57,7 @@ int own_control(struct nv *nv, uint32_t object, uint32_t cmd, void *params, uint
 	struct rm_arg_control arg = {
 		.client = nv->client, .object = object, .cmd = cmd, .params = (uintptr_t)params, .size = size
 	};
-	int rc = nv->road->call(nv->control_fd, RM_ESC_CONTROL, &arg, sizeof(arg));
+	int rc = nv->transport->call(nv->control_fd, RM_ESC_CONTROL, &arg, sizeof(arg));
 
 	return rc ? rc : (int)arg.status;
 }
@@ -66,7 +66,8 @@ int own_control(struct nv *nv, uint32_t object, uint32_t cmd, void *params, uint
 static int own_map(struct nv *nv, uint32_t memory, uint64_t bytes, uint32_t flags, int prot, bool is_vidmem,
 		   void **at)
 {
-	cleanup_close int file = nv->road->open(nv, is_vidmem ? (int)nv->device.index : NV_MINOR_CONTROL);
+	cleanup_close int file =
+		nv->transport->open(nv, is_vidmem ? (int)nv->device.index : NV_MINOR_CONTROL);
 	struct rm_arg_map arg = { .client = nv->client,
 				  .device = is_vidmem ? OWN_SUBDEVICE : OWN_DEVICE,
 				  .memory = memory,
@@ -77,10 +78,10 @@ static int own_map(struct nv *nv, uint32_t memory, uint64_t bytes, uint32_t flag
 
 	if (file < 0)
 		return file;
-	rc = nv->road->call(nv->control_fd, RM_ESC_MAP_MEMORY, &arg, sizeof(arg));
+	rc = nv->transport->call(nv->control_fd, RM_ESC_MAP_MEMORY, &arg, sizeof(arg));
 	if (rc || arg.status)
 		return rc ? rc : (int)arg.status;
-	*at = nv->road->map(file, bytes, prot);
+	*at = nv->transport->map(file, bytes, prot);
 	return *at == MAP_FAILED ? -errno : 0;
 }
 
@@ -95,7 +96,7 @@ void own_free(struct nv *nv, uint32_t handle)
 {
 	struct rm_arg_free arg = { .client = nv->client, .parent = OWN_DEVICE, .object = handle };
 
-	if (nv->road->call(nv->control_fd, RM_ESC_FREE, &arg, sizeof(arg)) || arg.status)
+	if (nv->transport->call(nv->control_fd, RM_ESC_FREE, &arg, sizeof(arg)) || arg.status)
 		bf_log(BF_LOG_WARN, "object %x of ours was not freed, status 0x%x", handle, arg.status);
 }
 
@@ -110,14 +111,14 @@ static int share_and_dup(const struct nv *nv, int through, uint32_t owner, uint3
 				      .access_mask = 1, /* RS_ACCESS_DUP_OBJECT */
 				      .type = SHARE_WITH_CLIENT,
 				      .action = SHARE_COMPOSE };
-	int rc = nv->road->call(through, RM_ESC_SHARE, &share, sizeof(share));
+	int rc = nv->transport->call(through, RM_ESC_SHARE, &share, sizeof(share));
 
 	if (rc || share.status)
 		return bf_fail(err, EIO, "memory %x of client %x: sharing failed (%d, status 0x%x)", object,
 			       owner, rc, share.status);
 	dup->source_client = owner;
 	dup->source_object = object;
-	rc = nv->road->call(into, RM_ESC_DUP_OBJECT, dup, sizeof(*dup));
+	rc = nv->transport->call(into, RM_ESC_DUP_OBJECT, dup, sizeof(*dup));
 	if (rc || dup->status)
 		return bf_fail(err, EIO, "memory %x of client %x: duplicating failed (%d, status 0x%x)",
 			       object, owner, rc, dup->status);
@@ -134,7 +135,7 @@ static void unshare(const struct nv *nv, uint32_t object, uint32_t with)
 				      .type = SHARE_WITH_CLIENT,
 				      .action = SHARE_COMPOSE | SHARE_REVOKE };
 
-	if (nv->road->call(nv->control_fd, RM_ESC_SHARE, &share, sizeof(share)) || share.status)
+	if (nv->transport->call(nv->control_fd, RM_ESC_SHARE, &share, sizeof(share)) || share.status)
 		bf_log(BF_LOG_WARN, "object %x of ours is still shared with client %x, status 0x%x", object,
 		       with, share.status);
 }
@@ -222,9 +223,9 @@ int nv_use_of(struct device *device, pid_t pid, struct device_use *use)
 	rc = own_control(nv_of(device), OWN_SUBDEVICE, RM_CTRL_GET_PID_INFO, params, layout->pid_info_size);
 	if (rc)
 		return rc < 0 ? rc : -EIO;
-	use->paid_bytes = bf_get64(entry + layout->pid_info_private) +
+	use->own_bytes = bf_get64(entry + layout->pid_info_private) +
 			  bf_get64(entry + layout->pid_info_owned);
-	use->borrowed_bytes = bf_get64(entry + layout->pid_info_duped);
+	use->imported_bytes = bf_get64(entry + layout->pid_info_duped);
 	return 0;
 }
 
@@ -277,7 +278,7 @@ static int find_instance(struct nv *nv, struct bf_error *err)
 
 	if (!cards || !info)
 		return bf_fail(err, ENOMEM, "out of memory");
-	rc = nv->road->call(nv->control_fd, RM_ESC_CARD_INFO, cards, CARD_INFO_COUNT * CARD_INFO_SIZE);
+	rc = nv->transport->call(nv->control_fd, RM_ESC_CARD_INFO, cards, CARD_INFO_COUNT * CARD_INFO_SIZE);
 	if (rc)
 		return bf_fail(err, -rc, "the driver does not list its GPUs: %s", strerror(-rc));
 	for (int i = 0; i < CARD_INFO_COUNT; i++) {
@@ -298,7 +299,7 @@ static int find_instance(struct nv *nv, struct bf_error *err)
 		memcpy(&nv->device.instance, info + layout->id_info_v2_device_instance, sizeof(uint32_t));
 		return 0;
 	}
-	return nv->road->why_not(nv, (int)nv->device.index, ENODEV, err);
+	return nv->transport->open_failed(nv, (int)nv->device.index, ENODEV, err);
 }
 
 /* Where the driver does not tell it, nothing is checked by it. */
@@ -357,10 +358,10 @@ static int setup(struct nv *nv, struct bf_error *err)
 	struct rm_arg_alloc root = { .class_id = 0x41 };
 	int rc;
 
-	nv->control_fd = nv->road->open(nv, NV_MINOR_CONTROL);
+	nv->control_fd = nv->transport->open(nv, NV_MINOR_CONTROL);
 	if (nv->control_fd < 0)
-		return nv->road->why_not(nv, NV_MINOR_CONTROL, -nv->control_fd, err);
-	rc = nv->road->call(nv->control_fd, RM_ESC_ALLOC, &root, sizeof(root));
+		return nv->transport->open_failed(nv, NV_MINOR_CONTROL, -nv->control_fd, err);
+	rc = nv->transport->call(nv->control_fd, RM_ESC_ALLOC, &root, sizeof(root));
 	if (rc == -EPERM) /* the software GPU takes calls of supervised programs from their supervisor only */
 		return bf_fail(err, EBUSY, "this program is supervised already; one belfry run is enough");
 	if (rc || root.status)
@@ -369,17 +370,18 @@ static int setup(struct nv *nv, struct bf_error *err)
 	rc = find_instance(nv, err);
 	if (rc)
 		return rc;
-	nv->device.gpu_fd =
-		nv->road->open(nv, (int)nv->device.index); /* held: keeps the GPU awake and initialised */
+	/* Kept open, so that the GPU stays awake and initialised. */
+	nv->device.gpu_fd = nv->transport->open(nv, (int)nv->device.index);
 	if (nv->device.gpu_fd < 0)
-		return nv->road->why_not(nv, (int)nv->device.index, -nv->device.gpu_fd, err);
-	rc = nv->road->call(nv->device.gpu_fd, RM_ESC_REGISTER_FD, &nv->control_fd, sizeof(nv->control_fd));
+		return nv->transport->open_failed(nv, (int)nv->device.index, -nv->device.gpu_fd, err);
+	rc = nv->transport->call(nv->device.gpu_fd, RM_ESC_REGISTER_FD, &nv->control_fd,
+				 sizeof(nv->control_fd));
 	if (rc)
 		return bf_fail(err, -rc, "GPU %u: %s", nv->device.index, strerror(-rc));
 	return make_objects(nv, err);
 }
 
-struct nv *nv_new(const struct nv_road *road, const struct device_ops *ops, unsigned index,
+struct nv *nv_new(const struct nv_transport *transport, const struct device_ops *ops, unsigned index,
 		  struct bf_error *err)
 {
 	struct nv *nv = calloc(1, sizeof(*nv));
@@ -391,7 +393,7 @@ struct nv *nv_new(const struct nv_road *road, const struct device_ops *ops, unsi
 	nv->device.ops = ops;
 	nv->device.index = index;
 	nv->device.end_fd = nv->device.fault_fd = -1;
-	nv->road = road;
+	nv->transport = transport;
 	nv->control_fd = nv->device.gpu_fd = nv->connection = -1;
 	return nv;
 }

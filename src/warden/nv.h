@@ -11,10 +11,10 @@ enum { NV_MINOR_CONTROL = 255, NV_MINOR_MODESET = 254 };
 
 struct nv;
 
-struct nv_road {
+struct nv_transport {
 	int (*open)(const struct nv *nv, int minor); /* -errno */
-	int (*why_not)(const struct nv *nv, int minor, int why,
-		       struct bf_error *err); /* open failed: say so */
+	int (*open_failed)(const struct nv *nv, int minor, int error,
+			   struct bf_error *err); /* open failed: say so */
 	int (*call)(int fd, uint32_t nr, void *arg,
 		    uint32_t size);			/* 0 or -errno; the status is in the argument */
 	void *(*map)(int fd, uint64_t bytes, int prot); /* MAP_FAILED and errno */
@@ -27,7 +27,7 @@ struct nv_counted {
 
 struct nv {
 	struct device device;
-	const struct nv_road *road;
+	const struct nv_transport *transport;
 	int control_fd;
 	uint32_t client;
 	/* Wardens in several threads use one device. */
@@ -59,7 +59,7 @@ uint32_t own_next_handle(struct nv *nv);
 int own_host_memory(struct nv *nv, uint64_t bytes, bool is_read_only, struct device_view *memory,
 		    struct bf_error *err);
 
-struct nv *nv_new(const struct nv_road *road, const struct device_ops *ops, unsigned index,
+struct nv *nv_new(const struct nv_transport *transport, const struct device_ops *ops, unsigned index,
 		  struct bf_error *err);
 /* With driver_version filled in. Frees nv if it fails. */
 struct device *nv_open(struct nv *nv, bool any_driver, struct bf_error *err);

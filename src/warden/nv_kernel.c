@@ -37,18 +37,19 @@ static int kernel_open(const struct nv *nv, int minor)
 	return fd < 0 ? -errno : fd;
 }
 
-static int kernel_why_not(const struct nv *nv, int minor, int why, struct bf_error *err)
+static int kernel_open_failed(const struct nv *nv, int minor, int error, struct bf_error *err)
 {
 	char path[32];
 
 	(void)nv;
 	path_of(minor, path, sizeof(path));
-	if (why == ENOENT || why == ENXIO || why == ENODEV)
-		return bf_fail(err, why, "%s: no NVIDIA GPU is here; belfry info tells what was found", path);
-	if (why == EACCES || why == EPERM)
-		return bf_fail(err, why,
+	if (error == ENOENT || error == ENXIO || error == ENODEV)
+		return bf_fail(err, error, "%s: no NVIDIA GPU is here; belfry info tells what was found",
+			       path);
+	if (error == EACCES || error == EPERM)
+		return bf_fail(err, error,
 			       "%s: no permission; ask for read and write access to the device files", path);
-	return bf_fail(err, why, "%s: %s", path, strerror(why));
+	return bf_fail(err, error, "%s: %s", path, strerror(error));
 }
 
 static int kernel_ioctl(int fd, uint32_t nr, void *arg, uint32_t size)
@@ -66,9 +67,9 @@ static void *kernel_map(int fd, uint64_t bytes, int prot)
 	return mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
 }
 
-static const struct nv_road road = {
+static const struct nv_transport transport = {
 	.open = kernel_open,
-	.why_not = kernel_why_not,
+	.open_failed = kernel_open_failed,
 	.call = kernel_ioctl,
 	.map = kernel_map,
 };
@@ -303,7 +304,7 @@ struct device *device_nv_open(const struct device_options *options, struct bf_er
 		bf_fail(err, ENOENT, "the NVIDIA driver is not loaded; belfry info tells what was found");
 		return NULL;
 	}
-	nv = nv_new(&road, &kernel_ops, options->index, err);
+	nv = nv_new(&transport, &kernel_ops, options->index, err);
 	if (!nv)
 		return NULL;
 	snprintf(nv->device.driver_version, sizeof(nv->device.driver_version), "%s", version);

@@ -15,11 +15,11 @@ static int soft_open(const struct nv *nv, int minor)
 	return nv->connection < 0 ? nv->connection : link_open_from(nv->connection, (uint32_t)minor);
 }
 
-static int soft_why_not(const struct nv *nv, int minor, int why, struct bf_error *err)
+static int soft_open_failed(const struct nv *nv, int minor, int error, struct bf_error *err)
 {
-	if (why == ENODEV && minor != NV_MINOR_CONTROL)
-		return bf_fail(err, why, "GPU %d: the software GPU has fewer; see gpus= of --soft", minor);
-	return bf_fail(err, why, "the software GPU in %s does not answer: %s", nv->folder, strerror(why));
+	if (error == ENODEV && minor != NV_MINOR_CONTROL)
+		return bf_fail(err, error, "GPU %d: the software GPU has fewer; see gpus= of --soft", minor);
+	return bf_fail(err, error, "the software GPU in %s does not answer: %s", nv->folder, strerror(error));
 }
 
 static int soft_call_own(int fd, uint32_t nr, void *arg, uint32_t size)
@@ -32,9 +32,9 @@ static void *soft_map(int fd, uint64_t bytes, int prot)
 	return link_map(fd, NULL, bytes, prot, 0);
 }
 
-static const struct nv_road road = {
+static const struct nv_transport transport = {
 	.open = soft_open,
-	.why_not = soft_why_not,
+	.open_failed = soft_open_failed,
 	.call = soft_call_own,
 	.map = soft_map,
 };
@@ -210,7 +210,7 @@ static const struct device_ops soft_ops = {
 struct device *device_soft_open(const char *folder, const struct device_options *options,
 				struct bf_error *err)
 {
-	struct nv *nv = nv_new(&road, &soft_ops, options->index, err);
+	struct nv *nv = nv_new(&transport, &soft_ops, options->index, err);
 	struct device *device;
 
 	if (!nv)

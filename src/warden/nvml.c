@@ -21,7 +21,7 @@ struct metric {
 	double percent;
 	const char *names[3];
 };
-struct question {
+struct query {
 	unsigned version, count;
 	void *from, *to;
 	struct metric metrics[METRICS];
@@ -40,7 +40,7 @@ struct nvml {
 	int (*sample_alloc)(void **sample);
 	int (*sample_free)(void *sample);
 	int (*sample_get)(void *device, void *sample);
-	int (*metrics_get)(struct question *question);
+	int (*metrics_get)(struct query *query);
 };
 
 static bool find_functions(struct nvml *nvml)
@@ -129,26 +129,26 @@ static uint32_t ppm_of(double percent)
 
 int nvml_load(struct nvml *nvml, struct device_load *load)
 {
-	struct question question = { .version = STRUCTURES_VERSION,
-				     .count = METRICS,
-				     .from = nvml->samples[0],
-				     .to = nvml->samples[1],
-				     .metrics = { { .id = METRIC_SM_UTIL }, { .id = METRIC_DRAM_UTIL } } };
+	struct query query = { .version = STRUCTURES_VERSION,
+			       .count = METRICS,
+			       .from = nvml->samples[0],
+			       .to = nvml->samples[1],
+			       .metrics = { { .id = METRIC_SM_UTIL }, { .id = METRIC_DRAM_UTIL } } };
 	bool had_sample = nvml->has_sample;
 
 	if (nvml->sample_get(nvml->device, nvml->samples[1]))
 		return -ENOTSUP;
 	nvml->has_sample = true;
-	nvml->samples[0] = question.to;
-	nvml->samples[1] = question.from;
+	nvml->samples[0] = query.to;
+	nvml->samples[1] = query.from;
 	if (!had_sample)
 		return -EAGAIN;
-	if (nvml->metrics_get(&question) || question.metrics[0].status || question.metrics[1].status)
+	if (nvml->metrics_get(&query) || query.metrics[0].status || query.metrics[1].status)
 		return -ENOTSUP;
 	/* The same sample twice: no time between them. */
-	if (isnan(question.metrics[0].percent) || isnan(question.metrics[1].percent))
+	if (isnan(query.metrics[0].percent) || isnan(query.metrics[1].percent))
 		return -EAGAIN;
-	*load = (struct device_load){ .sm_ppm = ppm_of(question.metrics[0].percent),
-				      .mem_ppm = ppm_of(question.metrics[1].percent) };
+	*load = (struct device_load){ .sm_ppm = ppm_of(query.metrics[0].percent),
+				      .mem_ppm = ppm_of(query.metrics[1].percent) };
 	return 0;
 }

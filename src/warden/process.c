@@ -78,7 +78,7 @@ bool warden_has_processes(struct warden *warden)
 
 /* Whoever called last mostly calls next. A thread with the same memory is the same process, or one that has just been made
  * by vfork. */
-static struct process *process_again(struct warden *warden, pid_t tid)
+static struct process *last_process_of(struct warden *warden, pid_t tid)
 {
 	struct process *process = warden->last_tid == tid ? warden->last_process : NULL;
 
@@ -87,7 +87,7 @@ static struct process *process_again(struct warden *warden, pid_t tid)
 
 struct process *process_of(struct warden *warden, const struct run *run, pid_t tid)
 {
-	struct process *process = process_again(warden, tid);
+	struct process *process = last_process_of(warden, tid);
 	pid_t pid = process ? process->pid : bf_tgid_of(tid);
 
 	if (process)

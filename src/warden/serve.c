@@ -54,7 +54,7 @@ static struct continued_call facts_of(const struct site *site)
 					.cmd = data->nr == SYS_ioctl ? (uint32_t)data->args[1] : 0,
 					.is_seen = has_file && !site->unseen,
 					.kind = site->kind,
-					.is_ours = site->is_put || site->is_in_place };
+					.is_prepared = site->is_put || site->is_in_place };
 }
 
 /* Whether the kernel may make the call itself. */

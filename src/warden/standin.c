@@ -34,7 +34,7 @@ static bool needs_keeping(const struct site *site)
 }
 
 /* Take hold of the program's own file. Without the lock. */
-static int keep(struct site *site, struct standin **kept)
+static int keep_file(struct site *site, struct standin **kept)
 {
 	struct warden *warden = site->warden;
 	struct standin *standin;
@@ -64,7 +64,7 @@ int standin_put(struct site *site)
 {
 	struct process *process = site->process;
 	struct standin *kept = NULL;
-	int rc = needs_keeping(site) ? keep(site, &kept) : 0;
+	int rc = needs_keeping(site) ? keep_file(site, &kept) : 0;
 
 	if (rc)
 		return rc;

@@ -287,7 +287,7 @@ struct process *process_by_pid(const struct warden *warden, pid_t pid);
 /* The run has ended: its warden_reach must not be used any more. */
 void process_cut(struct process *process);
 
-/* touch.c: called without the lock. All accesses go through warden::access and have a time limit. A program that exceeds it is
+/* access.c: called without the lock. All accesses go through warden::access and have a time limit. A program that exceeds it is
  * killed. */
 /* The attributes of a file that the kernel has cached: a FUSE file system of the program is not asked. 0 or -errno. */
 int file_look(int folder, const char *path, struct stat *st);
@@ -346,6 +346,9 @@ struct client *client_find(const struct warden *warden, uint32_t handle);
 /* Another client that a call names; NULL if it belongs to another user. The driver would let users of one vGPU share objects,
  * because all clients of a vGPU belong to one process. */
 struct client *client_of_user(const struct site *site, uint32_t handle);
+/* Whether the client handle at this offset of a copy is 0, or client_of_user finds it. True if the offset is
+ * negative or outside the copy. */
+bool site_names_known_client(const struct site *site, const struct copy *copy, int at);
 bool client_has_room(const struct warden *warden);	       /* whether another client may be made */
 struct client *client_add(struct site *site, uint32_t handle); /* NULL: out of memory */
 void client_gone(struct warden *warden, struct client *client);
@@ -439,14 +442,14 @@ void site_refresh_managed(struct site *site, uint64_t bytes);
 int standin_put(struct site *site);
 void standins_gone(struct process *process);
 
-/* told.c */
-struct answer site_told(struct site *site);
+/* answers.c */
+struct answer site_answer_query(struct site *site);
 
 /* hooks.c */
 /* Memory does not fit: whether the call is deferred until some is freed (ANSWER_LATER). */
 bool site_waits_for_room(struct site *site, uint64_t bytes);
-bool site_may_have(struct site *site, uint64_t bytes);
-bool site_may_begin(struct site *site, struct warden_ctx_ask *ask);
+bool site_may_allocate(struct site *site, uint64_t bytes);
+bool site_may_add_group(struct site *site, struct warden_ctx_ask *ask);
 
 /* faults.c */
 /* Report new faults of all channels, and of one that is about to be freed. */

@@ -44,7 +44,7 @@ struct turns {
 	struct nv *nv;
 	struct device_view header, records;
 	uint32_t buffer; /* 0: none */
-	uint32_t told_get;
+	uint32_t reported_get;
 	struct turns_parser parser;
 	uint64_t ahead_ns;    /* our clock less the GPU's; wraps, as unsigned numbers may */
 	uint64_t bracket_ns;  /* half of how long the question took */
@@ -181,13 +181,13 @@ static void convert(struct turns *turns, struct device_turn *turn)
 }
 
 /* Make room. If the driver does not hear it, it is told the next time. */
-static void tell_get(struct turns *turns)
+static void report_get(struct turns *turns)
 {
 	uint32_t get[2] = { turns->parser.get, 0 };
 
-	if (turns->parser.is_empty && get[0] != turns->told_get &&
+	if (turns->parser.is_empty && get[0] != turns->reported_get &&
 	    !own_control(turns->nv, turns->buffer, RM_CTRL_EVENT_BUFFER_UPDATE_GET, get, sizeof(get)))
-		turns->told_get = get[0];
+		turns->reported_get = get[0];
 }
 
 int turns_read(struct turns *turns, struct device_turn *to, size_t room)
@@ -203,7 +203,7 @@ int turns_read(struct turns *turns, struct device_turn *to, size_t room)
 	found = turns_parse(&turns->parser, &image, bf_now_ns() - turns->ahead_ns, to, room);
 	for (size_t i = 0; i < found; i++)
 		convert(turns, &to[i]);
-	tell_get(turns);
+	report_get(turns);
 	return (int)found;
 }
 

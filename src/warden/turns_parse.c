@@ -10,9 +10,9 @@ enum {
 	DROPPED_AT = 16,
 	TYPE_V1 = 134, /* the same shape */
 	TYPE_V2 = 2,
-	TAG_START = 6,	    /* restored and running */
-	TAG_END = 7,	    /* saved */
-	LATER_NS = 1000000, /* than now: by the two clocks' error, and records that came since */
+	TAG_START = 6,		/* restored and running */
+	TAG_END = 7,		/* saved */
+	AHEAD_MAX_NS = 1000000, /* than now: by the two clocks' error, and records that came since */
 	NUMBER_HALF = 1 << 15,
 };
 /* Channels of the kernel's own; and 0 those of other users, if we lack the privilege. Their times are made up. */
@@ -109,7 +109,7 @@ static bool take(struct turns_parser *p, const struct record *r, uint64_t now_ns
 		return false;
 	}
 	if ((r->tag != TAG_START && r->tag != TAG_END) || !r->ns || r->ns < p->last_ns ||
-	    r->ns > now_ns + LATER_NS || r->pid > INT32_MAX) {
+	    r->ns > now_ns + AHEAD_MAX_NS || r->pid > INT32_MAX) {
 		p->strange++;
 		return false;
 	}

@@ -28,10 +28,10 @@ static bool is_ioctl_listed(uint32_t cmd, enum device_file kind)
 		(struct continued_call){ .nr = SYS_ioctl, .cmd = cmd, .is_seen = true, .kind = kind });
 }
 
-static bool is_mmap_listed(enum device_file kind, bool is_ours)
+static bool is_mmap_listed(enum device_file kind, bool is_prepared)
 {
-	return is_listed(
-		(struct continued_call){ .nr = SYS_mmap, .is_seen = true, .kind = kind, .is_ours = is_ours });
+	return is_listed((struct continued_call){
+		.nr = SYS_mmap, .is_seen = true, .kind = kind, .is_prepared = is_prepared });
 }
 
 static void every_entry_says_why(void **state)
@@ -46,7 +46,7 @@ static void every_entry_says_why(void **state)
 	}
 }
 
-static void a_device_file_is_mapped_only_if_it_is_ours(void **state)
+static void a_device_file_is_mapped_only_if_it_is_prepared(void **state)
 {
 	static const enum device_file kinds[] = { DEVICE_FILE_CONTROL, DEVICE_FILE_GPU, DEVICE_FILE_MANAGED };
 
@@ -109,7 +109,7 @@ static void a_file_that_cannot_be_looked_at_may_be_the_devices(void **state)
 	assert_true(is_listed(call));
 	call.cmd = CALL(RM_ESC_FREE, sizeof(struct rm_arg_free));
 	assert_false(is_listed(call));
-	assert_false(is_listed((struct continued_call){ .nr = SYS_mmap, .is_ours = true }));
+	assert_false(is_listed((struct continued_call){ .nr = SYS_mmap, .is_prepared = true }));
 }
 
 static void other_system_calls_are_not_on_the_list(void **state)
@@ -126,7 +126,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_entry_says_why),
-		cmocka_unit_test(a_device_file_is_mapped_only_if_it_is_ours),
+		cmocka_unit_test(a_device_file_is_mapped_only_if_it_is_prepared),
 		cmocka_unit_test(no_driver_call_goes_on_but_pages_of_the_programs_own),
 		cmocka_unit_test(the_magic_byte_changes_nothing),
 		cmocka_unit_test(display_calls_that_make_memory_do_not_go_on),

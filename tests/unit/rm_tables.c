@@ -51,6 +51,8 @@ static void controls_fit_their_limits(void **state)
 		assert_true(strlen(control->name) > 0);
 		if (control->client_at >= 0)
 			assert_true((uint32_t)control->client_at + 4 <= control->bytes);
+		if (control->fd_at >= 0)
+			assert_true((uint32_t)control->fd_at + 4 <= control->bytes);
 		if (control->way == RM_WAY_REFUSED)
 			assert_int_equal(control->pointer_count, 0);
 	}

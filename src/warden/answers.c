@@ -8,7 +8,7 @@ enum { PIDS_CLASS_AT = 4 }; /* NV2080_CTRL_GPU_GET_PIDS_PARAMS: processes with a
 
 /* In KiB, as the driver counts. Values are lowered, never raised: what the CPU can map, or what is free on the
  * card, may be less than the vGPU has. */
-static void tell_memory(struct warden *warden, uint8_t *list, uint32_t count)
+static void limit_memory(struct warden *warden, uint8_t *list, uint32_t count)
 {
 	uint64_t limit = ledger_limit(warden->ledger);
 
@@ -21,7 +21,7 @@ static void tell_memory(struct warden *warden, uint8_t *list, uint32_t count)
 	}
 }
 
-static struct answer told_memory(struct site *site)
+static struct answer answer_memory(struct site *site)
 {
 	const struct rm_layout *layout = site->warden->device->layout;
 	uint32_t count = bf_get32(site->params.now);
@@ -31,22 +31,22 @@ static struct answer told_memory(struct site *site)
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	rc = site_perform(site);
 	if (!rc)
-		tell_memory(site->warden, site->params.now + layout->fb_info_list, count);
+		limit_memory(site->warden, site->params.now + layout->fb_info_list, count);
 	return RETURN(rc);
 }
 
 /* The older form keeps its list behind a pointer: {u32 count, u64 list}. */
-static struct answer told_memory_old(struct site *site)
+static struct answer answer_memory_old(struct site *site)
 {
 	int rc = site_perform(site);
 
 	if (!rc && site->lists[0].now)
-		tell_memory(site->warden, site->lists[0].now, site->lists[0].bytes / 8);
+		limit_memory(site->warden, site->lists[0].now, site->lists[0].bytes / 8);
 	return RETURN(rc);
 }
 
 /* The driver knows one process for the whole vGPU, ours; a program sees its own. */
-static struct answer told_pids(struct site *site)
+static struct answer answer_pids(struct site *site)
 {
 	const struct rm_layout *layout = site->warden->device->layout;
 	uint8_t *table = site->params.now + layout->pids_table;
@@ -67,7 +67,7 @@ static struct answer told_pids(struct site *site)
 	return RETURN(0);
 }
 
-static void tell_process(const struct warden *warden, const struct rm_layout *layout, uint8_t *entry)
+static void set_process_bytes(const struct warden *warden, const struct rm_layout *layout, uint8_t *entry)
 {
 	const struct process *process = process_by_pid(warden, (pid_t)bf_get32(entry));
 	uint64_t bytes = process ? process_named_bytes(process) : 0;
@@ -78,7 +78,7 @@ static void tell_process(const struct warden *warden, const struct rm_layout *la
 }
 
 /* Strangers have no memory here. */
-static struct answer told_pid_info(struct site *site)
+static struct answer answer_pid_info(struct site *site)
 {
 	const struct rm_layout *layout = site->warden->device->layout;
 	uint32_t count = bf_get32(site->params.now);
@@ -88,23 +88,24 @@ static struct answer told_pid_info(struct site *site)
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	rc = site_perform(site);
 	for (uint32_t i = 0; !rc && i < count; i++)
-		tell_process(site->warden, layout,
-			     site->params.now + layout->pid_info_list + (size_t)i * layout->pid_info_stride);
+		set_process_bytes(site->warden, layout,
+				  site->params.now + layout->pid_info_list +
+					  (size_t)i * layout->pid_info_stride);
 	return RETURN(rc);
 }
 
-struct answer site_told(struct site *site)
+struct answer site_answer_query(struct site *site)
 {
 	if (site->params.bytes < 8)
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	switch (site->call.class_id) {
 	case RM_CTRL_FB_GET_INFO_V2:
-		return told_memory(site);
+		return answer_memory(site);
 	case RM_CTRL_FB_GET_INFO:
-		return told_memory_old(site);
+		return answer_memory_old(site);
 	case RM_CTRL_GET_PIDS:
-		return told_pids(site);
+		return answer_pids(site);
 	default:
-		return told_pid_info(site);
+		return answer_pid_info(site);
 	}
 }

@@ -128,14 +128,14 @@ static void *fake_map(int fd, uint64_t bytes, int prot)
 	return ours;
 }
 
-static const struct nv_road road = { .open = fake_open, .call = fake_call, .map = fake_map };
+static const struct nv_transport transport = { .open = fake_open, .call = fake_call, .map = fake_map };
 
 static int begin(void **state)
 {
 	(void)state;
 	memset(&driver, 0, sizeof(driver));
 	driver.ahead_ns = 1700000000ull * 1000000000u; /* as CLOCK_REALTIME is */
-	nv = (struct nv){ .road = &road, .client = 0xc1d00001, .control_fd = 0 };
+	nv = (struct nv){ .transport = &transport, .client = 0xc1d00001, .control_fd = 0 };
 	nv.device.layout = rm_layout_find("580");
 	return nv.device.layout ? 0 : -1;
 }

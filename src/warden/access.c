@@ -1,6 +1,7 @@
-/* Touching programs: their memory, their descriptors, their files in /proc. Any of these can wait for the program, or for
- * a file system that the program serves itself, and for as long as it likes. So a process of its own does it, which is
- * killed after a while, and the program with it. Nothing here is called under a lock. */
+/* Access to programs: their memory, their descriptors, their files in /proc. Each access may block for as
+ * long as the program wants, for example on a file system that the program serves. So the access proxy
+ * makes it. After a time limit the proxy is killed, and the program with it. Nothing here is called under a
+ * lock. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -20,7 +21,7 @@
 #include "warden/state.h"
 
 /* Memory that was swapped out, or lies on a slow disk, comes within this; nobody but the vGPU itself waits for it. */
-enum { PATIENCE_MS = 3000, READ_STEP = 64 << 10, PAGE_BYTES = 4096, RENEWALS = 3 };
+enum { ACCESS_LIMIT_MS = 3000, READ_STEP = 64 << 10, PAGE_BYTES = 4096, RENEWALS = 3 };
 
 /* The one that we had was killed, by us or by warden_end_run. */
 static bool renew_access(struct warden *warden)
@@ -45,12 +46,12 @@ static long access_call(struct warden *warden, struct process *process, long nr,
 
 	if (!warden->access && !renew_access(warden))
 		return -EIO;
-	rc = proxy_call(warden->access, PATIENCE_MS, nr, args);
+	rc = proxy_call(warden->access, ACCESS_LIMIT_MS, nr, args);
 	/* It was killed for a run that is over by now, or went with the thread that served the vGPU before. */
 	for (int i = 0; rc == -ECANCELED && i < RENEWALS; i++) {
 		if (!renew_access(warden))
 			return -EIO;
-		rc = proxy_call(warden->access, PATIENCE_MS, nr, args);
+		rc = proxy_call(warden->access, ACCESS_LIMIT_MS, nr, args);
 	}
 	if (rc != -ETIMEDOUT && rc != -EOWNERDEAD && rc != -ECANCELED)
 		return rc;
@@ -119,8 +120,9 @@ int site_take_file(struct site *site, int fd)
 	return -EBADF;
 }
 
-/* By the number of the process. The caller is asleep in its call as long as its notification is there, so that if it still is
- * afterwards, what was opened is its memory and not that of another process with its number. */
+/* /proc/PID/mem is opened by process ID. The caller sleeps in its call as long as its notification is valid.
+ * If the notification is valid after the open, the process ID was not reused, and the file is the memory of
+ * the caller. */
 static int open_memory(struct site *site)
 {
 	const struct process *process = site->process;
@@ -153,34 +155,34 @@ static bool reopen_memory(struct site *site)
 	return process->memory_fd >= 0;
 }
 
-static long move_by_file(struct site *site, uint64_t at, void *ours, size_t bytes, bool is_write)
+static long copy_by_file(struct site *site, uint64_t at, void *buffer, size_t bytes, bool is_write)
 {
-	uint64_t args[6] = { (uint64_t)site->process->memory_fd, (uintptr_t)ours, bytes, at };
+	uint64_t args[6] = { (uint64_t)site->process->memory_fd, (uintptr_t)buffer, bytes, at };
 
 	return access_call(site->warden, site->process, is_write ? SYS_pwrite64 : SYS_pread64, args);
 }
 
-static int move(struct site *site, uint64_t at, void *ours, size_t bytes, bool is_write)
+static int copy_memory(struct site *site, uint64_t at, void *buffer, size_t bytes, bool is_write)
 {
-	long moved = 0;
+	long copied = 0;
 
 	if (!bytes)
 		return 0;
 	if (site->process->memory_fd >= 0)
-		moved = move_by_file(site, at, ours, bytes, is_write);
-	if (moved <= 0 && reopen_memory(site))
-		moved = move_by_file(site, at, ours, bytes, is_write);
-	return moved == (long)bytes ? 0 : -EFAULT;
+		copied = copy_by_file(site, at, buffer, bytes, is_write);
+	if (copied <= 0 && reopen_memory(site))
+		copied = copy_by_file(site, at, buffer, bytes, is_write);
+	return copied == (long)bytes ? 0 : -EFAULT;
 }
 
 int site_peek(struct site *site, uint64_t at, void *to, size_t bytes)
 {
-	return move(site, at, to, bytes, false);
+	return copy_memory(site, at, to, bytes, false);
 }
 
 int site_poke(struct site *site, uint64_t at, const void *from, size_t bytes)
 {
-	return move(site, at, (void *)(uintptr_t)from, bytes, true);
+	return copy_memory(site, at, (void *)(uintptr_t)from, bytes, true);
 }
 
 static int add_fd(const struct site *site, struct seccomp_notif_addfd *add)
@@ -211,10 +213,10 @@ int site_give_fd(const struct site *site, int file, bool is_cloexec)
 }
 
 /* Of a process that need not be one of the vGPU's, by its number: nothing comes of it but whether a name is known. */
-static int peek_by_number(struct site *site, uint64_t at, void *to, size_t bytes)
+static int peek_by_pid(struct site *site, uint64_t at, void *to, size_t bytes)
 {
-	struct iovec here = { to, bytes }, there = { (void *)(uintptr_t)at, bytes };
-	uint64_t args[6] = { site->request->pid, (uintptr_t)&here, 1, (uintptr_t)&there, 1, 0 };
+	struct iovec local = { to, bytes }, remote = { (void *)(uintptr_t)at, bytes };
+	uint64_t args[6] = { site->request->pid, (uintptr_t)&local, 1, (uintptr_t)&remote, 1, 0 };
 
 	return access_call(site->warden, NULL, SYS_process_vm_readv, args) == (long)bytes ? 0 : -EFAULT;
 }
@@ -222,12 +224,12 @@ static int peek_by_number(struct site *site, uint64_t at, void *to, size_t bytes
 /* A string may end where its page does, so no more is read than that. */
 int site_peek_path(struct site *site, uint64_t at, char *to, size_t room)
 {
-	size_t here = PAGE_BYTES - at % PAGE_BYTES, bytes = room - 1 < here ? room - 1 : here;
-	int rc = peek_by_number(site, at, to, bytes);
+	size_t in_page = PAGE_BYTES - at % PAGE_BYTES, bytes = room - 1 < in_page ? room - 1 : in_page;
+	int rc = peek_by_pid(site, at, to, bytes);
 
 	to[rc ? 0 : bytes] = 0;
 	if (!rc && strlen(to) == bytes && bytes < room - 1)
-		rc = peek_by_number(site, at + bytes, to + bytes, room - 1 - bytes);
+		rc = peek_by_pid(site, at + bytes, to + bytes, room - 1 - bytes);
 	to[room - 1] = 0;
 	return rc;
 }
