@@ -1,5 +1,6 @@
-/* The house side of the gate: who is there. Changes are rare, so every change builds a new table of what to
- * watch and publishes it whole; the poller reads tables and never waits for anybody. */
+/* The control side of the gate: the vGPUs, programs, bells and channels. Changes are rare, so every change
+ * builds a new table for the poller and publishes it as a whole. The poller reads tables and never waits for
+ * another thread. */
 #include "gate/gate.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ const struct gate_rest gate_rest_default = {
 	.net_us = 100000,
 };
 
-/* What a bell of a program that is gone points to: a word that is never rung. */
+/* Bells of removed programs point to this word, which is never rung. */
 static _Atomic uint32_t silent_word = GATE_NO_TOKEN;
 
 struct table_size {
@@ -48,7 +49,8 @@ static struct table_size table_measure(const struct gate *gate)
 	return size;
 }
 
-/* One more program at the end of the table, with its bells there and its channels at `channel`; returns their end. */
+/* Append a program and its bells to the table, and its channels at `channel`; returns the end of the
+ * channels. */
 static struct gate_channel **table_add_program(struct gate_table *table, struct gate_program *program,
 					       struct gate_channel **channel)
 {
@@ -68,7 +70,7 @@ static struct gate_channel **table_add_program(struct gate_table *table, struct 
 	return channel;
 }
 
-/* All of it is one allocation. Under the lock. */
+/* The table is one allocation. Under the lock. */
 static struct gate_table *table_build(struct gate *gate)
 {
 	struct table_size size = table_measure(gate);
@@ -100,10 +102,11 @@ static struct gate_table *table_build(struct gate *gate)
 	return table;
 }
 
-/* Wait until the poller has gone once around after everything written before this call. */
+/* Wait until the poller has completed a pass that began after everything written before this call. */
 static void gate_sync(struct gate *gate)
 {
-	/* Pairs with the poller's acquire load of `want`: what we wrote before is seen by the pass it answers. */
+	/* Pairs with the poller's acquire load of `want`: the pass that answers it sees what this thread
+	 * wrote before. */
 	uint32_t want = atomic_fetch_add_explicit(&gate->want, 1, memory_order_release) + 1;
 
 	syscall(SYS_futex, &gate->want, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
@@ -112,14 +115,14 @@ static void gate_sync(struct gate *gate)
 
 		if ((int32_t)(seen - want) >= 0)
 			return;
-		/* A pass takes microseconds; the timeout only matters if the poller is not scheduled. */
+		/* A pass takes microseconds; the timeout matters only if the poller is not scheduled. */
 		struct timespec limit = { 0, 1000000 };
 		syscall(SYS_futex, &gate->seen, FUTEX_WAIT_PRIVATE, seen, &limit, NULL, 0);
 	}
 }
 
-/* Whether the poller still has to complete this sweep. It does none for a vGPU that has nothing in the table, nor for one
- * that another thread has closed again. */
+/* Whether the poller still has to complete this sweep. It sweeps no vGPU that has nothing in the table, and
+ * none that another thread has closed again. */
 static bool is_sweep_due(struct gate_vgpu *vgpu, uint32_t want)
 {
 	bool is_watched = false;
@@ -138,16 +141,16 @@ static bool is_sweep_due(struct gate_vgpu *vgpu, uint32_t want)
 /* Wait until the poller has looked at every channel of the programs that must_sweep. */
 static void gate_sweep(struct gate_vgpu *vgpu)
 {
-	/* Pairs with the poller's acquire in vgpu_begin_sweep: it finds the programs' marks, and what was written before
-	 * them, a gate that is open or a token. */
+	/* Pairs with the poller's acquire in vgpu_begin_sweep: the poller sees the marks of the programs, and
+	 * what was written before them: an open gate, or a token. */
 	uint32_t want = atomic_fetch_add_explicit(&vgpu->sweep_want, 1, memory_order_release) + 1;
 
 	do
-		gate_sync(vgpu->gate); /* more than once where there are many channels: a pass looks at few */
+		gate_sync(vgpu->gate); /* more than once if there are many channels: a pass looks at few */
 	while (is_sweep_due(vgpu, want));
 }
 
-/* Under the lock: the poller finds a new table, made of the lists as they are. Then gate_settle. */
+/* Publish a new table, built from the current lists. Under the lock; call gate_settle afterwards. */
 static int gate_publish(struct gate *gate, struct gate_table **old)
 {
 	struct gate_table *table = table_build(gate);
@@ -158,13 +161,13 @@ static int gate_publish(struct gate *gate, struct gate_table **old)
 	return 0;
 }
 
-/* Shrinking must not fail: where no new table can be built, the program is left out of the one there is. */
+/* Removing must not fail: if no new table can be built, the program is disabled in the current one. */
 static void gate_publish_less(struct gate *gate, const struct gate_program *program, struct gate_table **old)
 {
 	if (gate_publish(gate, old) == 0)
 		return;
 	*old = NULL;
-	/* Nobody frees this one meanwhile: whoever replaces it needs the lock. */
+	/* The table is not freed meanwhile: a thread that replaces it needs the lock. */
 	struct gate_table *table = atomic_load_explicit(&gate->table, memory_order_relaxed);
 	for (size_t i = 0; i < table->bell_count; i++)
 		if (table->bells[i].watch->program == program)
@@ -172,12 +175,13 @@ static void gate_publish_less(struct gate *gate, const struct gate_program *prog
 	for (size_t i = 0; i < table->program_count; i++)
 		if (table->programs[i].program == program)
 			atomic_store_explicit(&table->programs[i].is_gone, true, memory_order_release);
-	/* Pairs with the poller's acquire in table_begin: it counts again, without the program. */
+	/* Pairs with the poller's acquire in gate_pass: the poller then resets its counts (table_begin),
+	 * without the program. */
 	atomic_store_explicit(&table->generation, ++gate->generation, memory_order_release);
 }
 
-/* Without the lock: when this returns, the poller uses neither the old table nor what was left out of the new one.
- * Others may have published since; what each of them replaced is its own to free. */
+/* Without the lock: when this returns, the poller uses neither the old table nor what is missing in the new
+ * one. Other threads may have published tables since; each of them frees the table that it has replaced. */
 static void gate_settle(struct gate *gate, struct gate_table *old)
 {
 	gate_sync(gate);
@@ -260,7 +264,8 @@ struct gate_vgpu *gate_vgpu_add(struct gate *gate)
 	return vgpu;
 }
 
-/* One at a time, since each is waited for; none is added to a vGPU that is being removed. */
+/* Programs are removed one at a time, since each removal waits for the poller. No program is added to a vGPU
+ * that is being removed. */
 static struct gate_program *first_program(struct gate_vgpu *vgpu)
 {
 	struct gate_program *program;
@@ -280,7 +285,7 @@ void gate_vgpu_remove(struct gate_vgpu *vgpu)
 		return;
 	while ((program = first_program(vgpu)))
 		gate_program_remove(program);
-	/* Tables name a vGPU with each of its programs and nowhere else: the poller has none of it any more. */
+	/* A table refers to a vGPU only through its programs, so the poller no longer uses this one. */
 	pthread_mutex_lock(&vgpu->gate->lock);
 	for (at = &vgpu->gate->vgpus; *at != vgpu; at = &(*at)->next)
 		;
@@ -301,7 +306,7 @@ struct gate_program *gate_program_add(struct gate_vgpu *vgpu)
 	program->next = vgpu->programs;
 	vgpu->programs = program;
 	pthread_mutex_unlock(&vgpu->gate->lock);
-	return program; /* nothing to watch yet, so nothing to publish */
+	return program; /* there is nothing to watch yet, so no table is published */
 }
 
 /* Under the lock. */
@@ -470,7 +475,7 @@ void gate_channel_set_token(struct gate_channel *channel, uint32_t token)
 {
 	if (atomic_exchange(&channel->token, token) == token)
 		return;
-	/* The program may have rung before we knew the token. */
+	/* The program may have rung before the token was known. */
 	atomic_store_explicit(&channel->program->must_sweep, true, memory_order_relaxed);
 	gate_sweep(channel->program->vgpu);
 }
@@ -590,7 +595,8 @@ void gate_ring_again(struct gate_vgpu *vgpu)
 		for (struct gate_channel *c = p->channels; c; c = c->next) {
 			uint32_t token = atomic_load(&c->token);
 
-			/* A ring without news is harmless, so this needs no agreement with the poller. */
+			/* A ring without new work is harmless, so this needs no synchronisation with the
+			 * poller. */
 			if (token != GATE_NO_TOKEN)
 				gate_ring(vgpu->gate, token);
 		}
@@ -599,8 +605,9 @@ void gate_ring_again(struct gate_vgpu *vgpu)
 
 void gate_vgpu_quiet(struct gate_vgpu *vgpu)
 {
-	/* Pairs with the poller's clearing in vgpu_forwarded. If the poller is just about to clear an older mark, this
-	 * one goes with it, but then the poller calls after that, and what it passed on is the first since. */
+	/* Pairs with the poller's clearing in vgpu_forwarded. If the poller is about to clear an older mark,
+	 * it clears this one too. But then it makes its call after that, and what it passed on is the first
+	 * submission since. */
 	atomic_store_explicit(&vgpu->is_quiet, true, memory_order_release);
 }
 

@@ -1,14 +1,14 @@
-/* gate: the doorbells of every program on one GPU. Decides nothing: it is told which vGPUs are open, and
- * carries GP_PUT and doorbell rings from the pages programs write to the ones the GPU reads.
- * Its poller is the only hot loop: it never allocates, locks or logs, and sleeps only when nobody rings.
+/* gate: the doorbells of all programs on one GPU. It copies GP_PUT and doorbell rings from the pages that
+ * programs write to those that the GPU reads. It decides nothing: its caller says which vGPUs are open. Its
+ * poller is the only hot loop: it never allocates, locks or logs, and sleeps only when no doorbell rings.
  *
- * The poller goes over the vGPUs in turn. In each pass a vGPU gets a bounded amount of work: at most one of its rings is
- * taken. A ring without new work is charged to the vGPU that rang: it has GATE_EMPTY_BURST of them, and one more every
- * GATE_EMPTY_NS; when they are used up, its bells are looked at once in GATE_EMPTY_NS, and its rings keep the poller awake
- * no longer.
+ * The poller serves the vGPUs in turn. In each pass it does a bounded amount of work for a vGPU: it takes at
+ * most one of its rings. A ring without new work is charged to its vGPU, which has GATE_EMPTY_BURST of them,
+ * and one more every GATE_EMPTY_NS. When they are used up, the poller looks at its bells once in
+ * GATE_EMPTY_NS, and its rings no longer keep the poller awake.
  *
- * Any thread may call anything here at any time, but for what is said of setting up, and as long as nobody uses what
- * another removes. */
+ * Any thread may call any function here at any time, except those that must be called before anything is
+ * added. No thread may use an object that another thread removes. */
 #ifndef BELFRY_GATE_H
 #define BELFRY_GATE_H
 
@@ -20,12 +20,12 @@
 
 /* Words in the pages, counted in 32-bit words (clc661.h, clc86f.h; measured, see docs/driver.md). */
 enum {
-	GATE_BELL_WORD = 0x90 / 4,   /* in a doorbell page: store a token to ring */
-	GATE_GP_GET_WORD = 0x88 / 4, /* in USERD: how far the GPU has read its ring */
-	GATE_GP_PUT_WORD = 0x8c / 4, /* in USERD: how far the program has filled it */
+	GATE_BELL_WORD = 0x90 / 4,   /* in a doorbell page: a program stores a token here to ring */
+	GATE_GP_GET_WORD = 0x88 / 4, /* in USERD: how far the GPU has read the ring */
+	GATE_GP_PUT_WORD = 0x8c / 4, /* in USERD: how far the program has filled the ring */
 };
 
-/* No channel has this token: the mark of a bell that nobody has rung since we looked. */
+/* No channel has this token. It marks a bell that was not rung since the poller last looked. */
 #define GATE_NO_TOKEN 0xffffffffu
 
 enum { GATE_EMPTY_BURST = 64, GATE_EMPTY_NS = 50000 };
@@ -36,36 +36,36 @@ struct gate_program;
 struct gate_bell;
 struct gate_channel;
 
-/* How the poller rests. It spins for spin_us after the last ring, then looks every doze_us until awake_us
- * after the last ring, then every sleep_us until tired_us, then every deep_us; tired_us 0: it does not tire. With no
- * bell to watch it is parked and costs nothing.
- * If every doorbell has traps (gate_bell_set_traps), the poller has them armed trap_us after the last ring, and then looks
- * every net_us; trap_us 0: never. */
+/* How the poller sleeps. It spins for spin_us after the last ring, then looks every doze_us until awake_us
+ * after the last ring, then every sleep_us until tired_us, then every deep_us; tired_us 0: it keeps sleep_us.
+ * Without bells to watch it is parked and uses no CPU time. If every bell has traps (gate_bell_set_traps), it
+ * has them armed trap_us after the last ring and then looks every net_us; trap_us 0: never. */
 struct gate_rest {
 	uint64_t spin_us, doze_us, awake_us, sleep_us, tired_us, deep_us, trap_us, net_us;
 };
 extern const struct gate_rest gate_rest_default;
 
-/* bell: the real doorbell page of the GPU (or memory that stands for it). It outlives the gate. */
+/* bell: the real doorbell page of the GPU, or memory in its place. It outlives the gate. */
 struct gate *gate_new(volatile uint32_t *bell, const struct gate_rest *rest, struct bf_error *err);
-/* A bell that no hardware hears: call this after every ring. Before anything is added. */
+/* For a doorbell page without hardware: the poller calls `rang` after every ring. Call this before anything
+ * is added. */
 void gate_set_rang(struct gate *gate, void (*rang)(volatile uint32_t *bell));
-/* Called by the poller, so it must be quick and wait for nobody: when a vGPU starts to wait behind its closed gate, and
- * when something is passed on for a quiet one. Before anything is added. */
+/* The poller calls `call` when a vGPU starts to wait behind its closed gate, and when something is passed on
+ * for a quiet vGPU. `call` must be quick and must not wait. Call this before anything is added. */
 void gate_set_call(struct gate *gate, void (*call)(void *context), void *context);
-/* Everything added must have been removed. */
+/* Everything that was added must have been removed. */
 void gate_free(struct gate *gate);
 
-/* What is opened and closed together. A new vGPU is open. NULL: out of memory, here and below. */
+/* The unit that is opened and closed. A new vGPU is open. NULL: out of memory, here and below. */
 struct gate_vgpu *gate_vgpu_add(struct gate *gate);
 void gate_vgpu_remove(struct gate_vgpu *vgpu);
 
-/* One program's bells ring only its own channels, whatever tokens it writes. */
+/* The bells of a program ring only its own channels, whatever tokens it writes. */
 struct gate_program *gate_program_add(struct gate_vgpu *vgpu);
 void gate_program_remove(struct gate_program *program); /* with its bells and channels */
 
-/* page: the program's doorbell page, shared memory. After removal nothing touches it. NULL also if the vGPU has
- * GATE_BELLS_MAX already. */
+/* page: the program's doorbell page, in shared memory. It is not accessed after the removal. NULL also if the
+ * vGPU has GATE_BELLS_MAX bells already. */
 enum { GATE_BELLS_MAX = 1024 };
 struct gate_bell *gate_bell_add(struct gate_program *program, volatile uint32_t *page);
 void gate_bell_remove(struct gate_bell *bell);
@@ -76,23 +76,25 @@ void gate_bell_remove(struct gate_bell *bell);
 int gate_bell_set_traps(struct gate_bell *bell, const int *events, size_t count);
 bool gate_takes_traps(const struct gate *gate); /* gate_rest::trap_us is not 0 */
 
-/* program_userd: where the program writes GP_PUT; gpu_userd: what the GPU reads. The token may come later. */
+/* program_userd: the program writes GP_PUT here; gpu_userd: the GPU reads it here. The token may be set
+ * later. */
 struct gate_channel *gate_channel_add(struct gate_program *program, volatile uint32_t *program_userd,
 				      volatile uint32_t *gpu_userd);
 void gate_channel_set_token(struct gate_channel *channel, uint32_t token);
 void gate_channel_remove(struct gate_channel *channel);
-/* Whether anything was ever passed on for it. Exact while the gate is not open. */
+/* Whether anything was ever passed on for the channel. Exact while the gate is not open. */
 bool gate_channel_was_used(const struct gate_channel *channel);
-/* How often. Unlike GP_PUT it never comes around to a value it had before. */
+/* How many submissions were passed on for the channel. Unlike GP_PUT it never repeats. */
 uint64_t gate_channel_forwards(const struct gate_channel *channel);
-/* The GP_PUT that was last passed on for it. Exact while the gate is not open. */
+/* The GP_PUT that was last passed on for the channel. Exact while the gate is not open. */
 uint32_t gate_channel_sent(const struct gate_channel *channel);
 
-/* A gate is open, closed or stopped. This is the only record of it. A gate that is not open passes nothing on: when
- * gate_close or gate_stop returns, nothing submitted from then on reaches the GPU. What was passed on before runs on.
- * gate_open and gate_close change nothing visible while the gate is stopped: gate_resume leaves it as the last of the two
- * said. When gate_open or gate_resume has opened the gate, everything submitted before has been passed on. All are
- * idempotent, and take as long as the poller takes to go around: microseconds. */
+/* A gate is open, closed or stopped. This is the only record of its state. A gate that is not open passes
+ * nothing on: when gate_close or gate_stop returns, nothing submitted from then on reaches the GPU. Work that
+ * was passed on before continues. While the gate is stopped, gate_open and gate_close have no visible effect:
+ * gate_resume leaves the gate as the last of them set it. When gate_open or gate_resume has opened the gate,
+ * everything submitted before has been passed on. All are idempotent, and take as long as a pass of the
+ * poller: microseconds. */
 enum gate_state { GATE_OPEN, GATE_CLOSED, GATE_STOPPED };
 void gate_open(struct gate_vgpu *vgpu);
 void gate_close(struct gate_vgpu *vgpu);
@@ -101,32 +103,33 @@ void gate_resume(struct gate_vgpu *vgpu);
 enum gate_state gate_state(const struct gate_vgpu *vgpu);
 bool gate_is_open(const struct gate_vgpu *vgpu);
 bool gate_is_stopped(const struct gate_vgpu *vgpu);
-/* Ring for every channel again: a channel that was disabled forgets that it has work. */
+/* Ring again for every channel: a channel that was disabled forgets that it has work. */
 void gate_ring_again(struct gate_vgpu *vgpu);
-/* Tell when something is next passed on for it: woke_ns below. A new vGPU is quiet. What was passed on while this
- * was called may have been before or after: look at last_forward_ns afterwards. */
+/* Mark the vGPU as quiet, so that the next submission sets woke_ns below. A new vGPU is quiet. A submission
+ * that is passed on during this call may count as before or after it: check last_forward_ns afterwards. */
 void gate_vgpu_quiet(struct gate_vgpu *vgpu);
 
-/* What the poller counted. */
+/* Counters of the poller. */
 struct gate_counts {
-	uint64_t rings;	   /* bells found rung, with a token of the program's */
-	uint64_t forwards; /* submissions carried to the GPU */
-	uint64_t strange;  /* rings with a token that is not the program's */
-	uint64_t swept;	   /* submissions found without their ring: two threads rang at once */
+	uint64_t rings;	   /* with a token of the program */
+	uint64_t forwards; /* submissions passed on to the GPU */
+	uint64_t strange;  /* rings with a token that is not one of the program */
+	uint64_t swept;	   /* submissions found without a ring: two threads rang at the same time */
 	uint64_t trapped;  /* times a trap woke the poller */
 	bool is_armed;	   /* the traps are armed, and the poller looks every net_us */
-	uint64_t empty;	   /* rings charged to their vGPU: strange, or for a channel with nothing new */
+	uint64_t empty;	   /* rings charged to their vGPU: strange, or for a channel without new work */
 };
 struct gate_counts gate_counts(const struct gate *gate);
-/* Of one vGPU. Times are CLOCK_MONOTONIC, as the poller last looked at it: microseconds late or early. */
+/* Of one vGPU. Times are CLOCK_MONOTONIC, as the poller last read it: some microseconds off. */
 struct gate_vgpu_counts {
 	uint64_t rings, forwards;
-	uint64_t waiting_since_ns; /* when a bell first rang behind its closed gate; 0: none that is known */
+	uint64_t waiting_since_ns; /* when a bell first rang at its closed gate; 0: no such ring is known */
 	uint64_t last_forward_ns;  /* 0: nothing was ever passed on */
-	uint64_t woke_ns;	   /* the first passed on since it was quiet; 0: still quiet */
+	uint64_t woke_ns; /* when the first submission since gate_vgpu_quiet was passed on; 0: still quiet */
 };
 struct gate_vgpu_counts gate_vgpu_counts(const struct gate_vgpu *vgpu);
-/* When something was first passed on for it after this; 0: nothing was, or so much that it is not known any more. */
+/* When the first submission after `after_ns` was passed on. 0: none was, or at least GATE_FORWARDS_KEPT were,
+ * so that the time is no longer known. */
 enum { GATE_FORWARDS_KEPT = 64 };
 uint64_t gate_vgpu_forward_after(const struct gate_vgpu *vgpu, uint64_t after_ns);
 /* CPU time the poller has used, in ns. */

@@ -20,10 +20,10 @@
 #include "base/process.h"
 #include "warden/state.h"
 
-/* Memory that was swapped out, or lies on a slow disk, comes within this; nobody but the vGPU itself waits for it. */
+/* Memory that is swapped out or on a slow disk arrives within this time. Only the vGPU itself waits. */
 enum { ACCESS_LIMIT_MS = 3000, READ_STEP = 64 << 10, PAGE_BYTES = 4096, RENEWALS = 3 };
 
-/* The one that we had was killed, by us or by warden_end_run. */
+/* Replace the access proxy, which was killed by a timeout or by warden_end_run. */
 static bool renew_access(struct warden *warden)
 {
 	struct bf_error err = { 0 };
@@ -39,7 +39,7 @@ static bool renew_access(struct warden *warden)
 	return fresh != NULL;
 }
 
-/* `process` is ended if it keeps us waiting; NULL: the caller sees to that. */
+/* Kills `process` if the call exceeds the time limit; NULL: the caller handles that. */
 static long access_call(struct warden *warden, struct process *process, long nr, const uint64_t args[6])
 {
 	long rc;
@@ -47,7 +47,8 @@ static long access_call(struct warden *warden, struct process *process, long nr,
 	if (!warden->access && !renew_access(warden))
 		return -EIO;
 	rc = proxy_call(warden->access, ACCESS_LIMIT_MS, nr, args);
-	/* It was killed for a run that is over by now, or went with the thread that served the vGPU before. */
+	/* The proxy was killed for a run that has ended, or died with the thread that served the vGPU
+	 * before. */
 	for (int i = 0; rc == -ECANCELED && i < RENEWALS; i++) {
 		if (!renew_access(warden))
 			return -EIO;
@@ -57,7 +58,7 @@ static long access_call(struct warden *warden, struct process *process, long nr,
 		return rc;
 	if (rc == -ETIMEDOUT && process) {
 		pthread_mutex_lock(&warden->lock);
-		process_end(process, "its memory or its files do not answer");
+		process_end(process, "its memory or its files do not answer in time");
 		pthread_mutex_unlock(&warden->lock);
 	}
 	renew_access(warden);
@@ -86,7 +87,7 @@ static int get_fd(struct site *site, pid_t tid, int fd)
 
 	if (reach->get_fd)
 		return reach->get_fd(reach->context, is_shared ? process->pid : tid, fd);
-	if (!is_shared) { /* a thread with a descriptor table of its own */
+	if (!is_shared) {
 		thread = bf_pidfd_open_thread(tid);
 		if (thread < 0)
 			return -EPERM;
@@ -95,7 +96,7 @@ static int get_fd(struct site *site, pid_t tid, int fd)
 	return (int)access_call(site->warden, process, SYS_pidfd_getfd, args);
 }
 
-/* Closing can wait too: a file system may want to be told of each close. */
+/* Closing may block too: a FUSE file system is told of each close. */
 static void close_unknown(struct warden *warden, int fd)
 {
 	uint64_t args[6] = { (uint64_t)fd };
@@ -103,8 +104,8 @@ static void close_unknown(struct warden *warden, int fd)
 	access_call(warden, NULL, SYS_close, args);
 }
 
-/* Another thread may have put any file in its place since we looked: what is neither the device's nor a pipe is not
- * kept. */
+/* Another thread may have replaced the file since it was examined: a file that is neither a device file nor a
+ * pipe is not kept. */
 int site_take_file(struct site *site, int fd)
 {
 	struct device *device = site->warden->device;
@@ -140,8 +141,9 @@ static int open_memory(struct site *site)
 	return -ESRCH;
 }
 
-/* The descriptor stands for an address space, not for a process: nothing is written to another process, whatever becomes of
- * the number. After exec it is that of nobody, and reads nothing. */
+/* The descriptor refers to an address space, not to a process: the warden never writes to another process,
+ * even if the process ID is reused. After an exec the old address space is gone, and the file reads
+ * nothing. */
 static bool reopen_memory(struct site *site)
 {
 	struct process *process = site->process;
@@ -212,7 +214,8 @@ int site_give_fd(const struct site *site, int file, bool is_cloexec)
 	return add_fd(site, &add);
 }
 
-/* Of a process that need not be one of the vGPU's, by its number: nothing comes of it but whether a name is known. */
+/* Reads by process ID, from a process that need not belong to the vGPU. The data is only compared with known
+ * paths. */
 static int peek_by_pid(struct site *site, uint64_t at, void *to, size_t bytes)
 {
 	struct iovec local = { to, bytes }, remote = { (void *)(uintptr_t)at, bytes };
@@ -221,7 +224,7 @@ static int peek_by_pid(struct site *site, uint64_t at, void *to, size_t bytes)
 	return access_call(site->warden, NULL, SYS_process_vm_readv, args) == (long)bytes ? 0 : -EFAULT;
 }
 
-/* A string may end where its page does, so no more is read than that. */
+/* The string may end at the end of its page, so the first read does not cross it. */
 int site_peek_path(struct site *site, uint64_t at, char *to, size_t room)
 {
 	size_t in_page = PAGE_BYTES - at % PAGE_BYTES, bytes = room - 1 < in_page ? room - 1 : in_page;
@@ -253,7 +256,7 @@ static char *read_whole(struct process *process, int fd, size_t most_bytes)
 			break;
 		if (room - length > READ_STEP / 2)
 			continue;
-		if (room >= most_bytes) { /* a part of it would be taken for the whole */
+		if (room >= most_bytes) { /* a part would be read as the whole */
 			free(text);
 			return NULL;
 		}

@@ -1,4 +1,5 @@
-/* What programs are told: the vGPU's memory for the card's, and its processes for everybody's. */
+/* Answers to queries of programs: the memory of the vGPU instead of the GPU's, and the processes of the vGPU
+ * instead of all. */
 #include <string.h>
 
 #include "base/bytes.h"
@@ -6,8 +7,8 @@
 
 enum { PIDS_CLASS_AT = 4 }; /* NV2080_CTRL_GPU_GET_PIDS_PARAMS: processes with an object of this class */
 
-/* In KiB, as the driver counts. Values are lowered, never raised: what the CPU can map, or what is free on the
- * card, may be less than the vGPU has. */
+/* In KiB, as in the driver. Values are only lowered: the memory that the CPU can map, or that is free on the
+ * GPU, may be less than the vGPU has. */
 static void limit_memory(struct warden *warden, uint8_t *list, uint32_t count)
 {
 	uint64_t limit = ledger_limit(warden->ledger);
@@ -45,7 +46,7 @@ static struct answer answer_memory_old(struct site *site)
 	return RETURN(rc);
 }
 
-/* The driver knows one process for the whole vGPU, ours; a program sees its own. */
+/* The driver knows only the owner proxy. A program sees the processes of its vGPU. */
 static struct answer answer_pids(struct site *site)
 {
 	const struct rm_layout *layout = site->warden->device->layout;
@@ -77,7 +78,7 @@ static void set_process_bytes(const struct warden *warden, const struct rm_layou
 	memset(entry + layout->pid_info_duped, 0, sizeof(bytes));
 }
 
-/* Strangers have no memory here. */
+/* For a process outside the vGPU the memory is 0. */
 static struct answer answer_pid_info(struct site *site)
 {
 	const struct rm_layout *layout = site->warden->device->layout;

@@ -1,17 +1,18 @@
-/* The ledger against the driver's own figure. Every call that makes memory is made by us, so that the two agree; if they
- * ever do not, something got past us. */
+/* Compares the ledger with the memory that the driver counts. The warden makes every call that allocates
+ * memory, so the two agree. A surplus in the driver means that memory was allocated without the warden. */
 #include <stdio.h>
 
 #include "warden/state.h"
 
-/* More than one look: a call of the program's may be under way between the driver's count and ours. */
-enum { SURPLUS_LOOKS = 2 };
+/* Required in several audits in a row: a driver call may be in progress between the two counts. */
+enum { SURPLUS_AUDITS = 2 };
 
 static void end_all(struct warden *warden, uint64_t found, uint64_t known)
 {
 	char why[256];
 
-	snprintf(why, sizeof(why), "the vGPU holds %llu bytes of device memory but was given %llu",
+	snprintf(why, sizeof(why),
+		 "the vGPU uses %llu bytes of device memory, but only %llu are in the ledger",
 		 (unsigned long long)found, (unsigned long long)known);
 	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
 		process_end(p, why);
@@ -28,7 +29,7 @@ static void audit(struct warden *warden)
 	found = warden_driver_bytes(warden);
 	if (found <= known)
 		warden->surplus_seen = 0;
-	else if (++warden->surplus_seen >= SURPLUS_LOOKS)
+	else if (++warden->surplus_seen >= SURPLUS_AUDITS)
 		end_all(warden, found, known);
 }
 

@@ -1,5 +1,6 @@
-/* Driver calls, one handler a verb. Every call is made here, with copies of its arguments and through a file of ours, or
- * it is answered without a call. One passes: pages of the program's own are pinned in its own address space. */
+/* Handlers of driver calls, one for each verb. The warden makes every call itself, with copies of the
+ * arguments and through its own file, or answers it without a call. The kernel makes one call: the driver
+ * pins pages of the program in the address space of the caller. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,9 +9,9 @@
 #include "warden/state.h"
 
 enum {
-	PARAMS_AT = 16,	     /* of ALLOC and CONTROL */
-	RIGHTS_AT = 24,	     /* of ALLOC's longer form */
-	FLAG_SERIALIZED = 1, /* NVOS64: the parameters are in another form */
+	PARAMS_AT = 16,	     /* offset in the arguments of ALLOC and CONTROL */
+	RIGHTS_AT = 24,	     /* offset in the longer form of ALLOC */
+	FLAG_SERIALIZED = 1, /* NVOS64: the parameters are serialized */
 	ALLOC_LONG = sizeof(struct rm_arg_alloc),
 };
 
@@ -39,33 +40,36 @@ struct answer site_refuse(struct site *site, uint32_t status, const char *why)
 	return site_status(site, status);
 }
 
-/* Point the copy at our copies of what it points to, or at nothing; and back at the program's. */
-static void set_pointers(struct site *site, bool is_ours)
+/* Set the pointers in the copies: to the warden's copies for the driver call, or back to the addresses in the
+ * program. */
+static void set_pointers(struct site *site, bool is_for_driver)
 {
 	const struct rm_call *call = &site->call;
 
 	if (call->verb == RM_VERB_ALLOC || call->verb == RM_VERB_CONTROL)
-		bf_put64(site->arg.now + PARAMS_AT, is_ours ? (uintptr_t)site->params.now : call->params);
+		bf_put64(site->arg.now + PARAMS_AT,
+			 is_for_driver ? (uintptr_t)site->params.now : call->params);
 	else if (call->nr == RM_ESC_GET_EVENT_DATA)
-		bf_put64(site->arg.now, is_ours ? (uintptr_t)site->params.now : site->params.at);
+		bf_put64(site->arg.now, is_for_driver ? (uintptr_t)site->params.now : site->params.at);
 	if (call->verb == RM_VERB_ALLOC && call->size == ALLOC_LONG)
-		bf_put64(site->arg.now + RIGHTS_AT, !is_ours	   ? call->rights
+		bf_put64(site->arg.now + RIGHTS_AT, !is_for_driver ? call->rights
 						    : call->rights ? (uintptr_t)site->rights
 								   : 0);
 	for (unsigned i = 0; site->control && i < site->control->pointer_count; i++) {
 		const struct rm_pointer *pointer = &site->control->pointers[i];
-		uint64_t theirs;
+		uint64_t program_address;
 
-		memcpy(&theirs, site->params.before + pointer->at, sizeof(theirs));
-		bf_put64(site->params.now + pointer->at, is_ours ? (uintptr_t)site->lists[i].now : theirs);
+		memcpy(&program_address, site->params.before + pointer->at, sizeof(program_address));
+		bf_put64(site->params.now + pointer->at,
+			 is_for_driver ? (uintptr_t)site->lists[i].now : program_address);
 	}
 }
 
-/* What the vGPU's programs have is tied to that process: no other can go on with it. */
+/* All driver objects of the vGPU belong to the owner proxy. No other process can use them. */
 static void owner_lost(struct warden *warden)
 {
 	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
-		process_end(p, "the process that owns the vGPU's driver objects is gone");
+		process_end(p, "the owner proxy of the vGPU has died");
 }
 
 static int perform(struct site *site, bool as_owner)
@@ -107,12 +111,11 @@ void site_undo(struct site *site)
 				   .object = site->call.object };
 
 	if (!client || client_call(site->warden, client, RM_ESC_FREE, &arg, sizeof(arg), &arg.status))
-		bf_log(BF_LOG_ERROR, "object %x of client %x could not be taken back", arg.object,
-		       arg.client);
+		bf_log(BF_LOG_ERROR, "object %x of client %x could not be freed", arg.object, arg.client);
 }
 
-/* The client that a call names, if the call came through that client's control file, or for an event through one that is
- * registered with it: the driver takes no other. */
+/* The client that a call names, if the call came through the control file of that client. For an event, a
+ * file that is registered with that control file is accepted too. The driver accepts no other file. */
 static struct client *client_of(const struct site *site)
 {
 	struct client *client = client_find(site->warden, site->call.client);
@@ -124,10 +127,11 @@ static struct client *client_of(const struct site *site)
 
 static struct answer unknown_client(struct site *site)
 {
-	return site_refuse(site, RM_ERR_INVALID_CLIENT, "a client that is not this file's");
+	return site_refuse(site, RM_ERR_INVALID_CLIENT, "the client is unknown, or belongs to another file");
 }
 
-/* The owner proxy makes the client: the driver counts the memory under that process and accepts mappings from it only. */
+/* The owner proxy makes the client, so the driver counts its memory under the owner's process ID and accepts
+ * mappings from the owner only. */
 static struct answer alloc_root(struct site *site)
 {
 	struct rm_arg_free arg = { 0 };
@@ -136,7 +140,7 @@ static struct answer alloc_root(struct site *site)
 	if (site->kind != DEVICE_FILE_CONTROL)
 		return RETURN(-EINVAL);
 	if (!client_has_room(site->warden))
-		return site_refuse(site, RM_ERR_INSUFFICIENT_RESOURCES, "more clients than a vGPU may have");
+		return site_refuse(site, RM_ERR_INSUFFICIENT_RESOURCES, "the vGPU has too many clients");
 	rc = site_perform_as_owner(site);
 	if (rc || site_status_of(site))
 		return RETURN(rc);
@@ -147,7 +151,8 @@ static struct answer alloc_root(struct site *site)
 	return RETURN(-ENOMEM);
 }
 
-/* A device as the owner: the driver gives the firmware the caller's name for the client's, and complains if they differ. */
+/* The owner proxy makes a device: the driver passes the caller's name to the firmware as the name of the
+ * client, and logs an error if the two differ. */
 static struct answer alloc_plain(struct site *site, enum rm_kind kind)
 {
 	const struct rm_call *call = &site->call;
@@ -187,17 +192,18 @@ static struct answer alloc_device(struct site *site)
 	if (site->params.bytes >= layout->device_instance + sizeof(instance))
 		memcpy(&instance, site->params.now + layout->device_instance, sizeof(instance));
 	if (instance != site->warden->device->instance)
-		return site_refuse(site, RM_ERR_INVALID_DEVICE, "another GPU than this vGPU's");
-	/* Channels are stopped through the subdevice of their device: with one device there is no doubt which that is. */
+		return site_refuse(site, RM_ERR_INVALID_DEVICE, "the GPU is not the one of this vGPU");
+	/* Channels are stopped through the subdevice of their device. With one device in a client there is
+	 * only one candidate. */
 	if (ledger_has_class(site->warden->ledger, site->call.client, site->call.class_id))
-		return site_refuse(site, RM_ERR_INSUFFICIENT_RESOURCES, "a second device in one client");
+		return site_refuse(site, RM_ERR_INSUFFICIENT_RESOURCES, "the client has a device already");
 	answer = alloc_plain(site, RM_KIND_DEVICE);
 	if (!answer.value && !site_status_of(site))
 		client_find(site->warden, site->call.client)->device = site->call.object;
 	return answer;
 }
 
-/* The driver gives a client one of each device's. */
+/* The driver allows a client one subdevice for each device. */
 static struct answer alloc_subdevice(struct site *site)
 {
 	struct answer answer = alloc_plain(site, RM_KIND_SUBDEVICE);
@@ -207,7 +213,7 @@ static struct answer alloc_subdevice(struct site *site)
 	return answer;
 }
 
-/* The doorbell object is ours to answer for: none is made, so none can be mapped. */
+/* The warden makes no doorbell object in the driver, so none can be mapped. */
 static struct answer alloc_doorbell(struct site *site)
 {
 	const struct rm_call *call = &site->call;
@@ -215,14 +221,14 @@ static struct answer alloc_doorbell(struct site *site)
 	if (!call->object)
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a doorbell without a handle");
 	if (!ledger_find(site->warden->ledger, call->client, call->parent))
-		return site_refuse(site, RM_ERR_INVALID_OBJECT_PARENT, "a doorbell of nothing");
+		return site_refuse(site, RM_ERR_INVALID_OBJECT_PARENT, "a doorbell without a known parent");
 	if (!ledger_add(site->warden->ledger, call->client, call->parent, call->object, call->class_id,
 			RM_KIND_DOORBELL, 0))
 		return RETURN(-ENOMEM);
 	return site_status(site, RM_OK);
 }
 
-/* Engines live on channels, and all channels are known. */
+/* An engine belongs to a channel, and the ledger has all channels. */
 static struct answer alloc_engine(struct site *site)
 {
 	struct ledger_object *parent =
@@ -233,7 +239,7 @@ static struct answer alloc_engine(struct site *site)
 	return alloc_plain(site, RM_KIND_ENGINE);
 }
 
-/* A channel group: what CUDA calls a context has one or more. */
+/* A CUDA context has one or more channel groups. */
 static struct answer alloc_group(struct site *site)
 {
 	struct warden_ctx_ask ask;
@@ -283,14 +289,13 @@ static struct answer alloc_call(struct site *site)
 {
 	struct device *device = site->warden->device;
 	const struct rm_class *class = rm_class_find(site->call.class_id);
-	bool is_extra = device->ops->permits &&
-			device->ops->permits(site->call.class_id); /* its own classes */
+	bool is_extra = device->ops->permits && device->ops->permits(site->call.class_id);
 
 	if (site->call.flags & FLAG_SERIALIZED)
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "serialized parameters");
 	if (class->kind == RM_KIND_ROOT)
 		return alloc_root(site);
-	/* Pages of the caller's are named by their address, and the caller would be us. */
+	/* Pages are named by an address in the caller, and the caller would be the GPU server. */
 	if (!is_extra && (class->kind == RM_KIND_REFUSED || class->kind == RM_KIND_OS_MEMORY))
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, class->name);
 	if (!client_of(site) || !names_known_clients(site, class))
@@ -300,7 +305,7 @@ static struct answer alloc_call(struct site *site)
 	return alloc_known(site, is_extra ? RM_KIND_OTHER : class->kind);
 }
 
-/* What a group has had of the GPU is asked for before it goes, alone or with what it is part of. */
+/* The GPU time of a group is read before the group is freed, alone or with its device or client. */
 static bool may_hold_groups(const struct ledger_object *object)
 {
 	return object && (object->kind == RM_KIND_GROUP || object->kind == RM_KIND_DEVICE ||
@@ -320,9 +325,10 @@ static struct answer free_call(struct site *site)
 		ledger_remove(site->warden->ledger, call->client, call->object);
 		return site_status(site, RM_OK);
 	}
-	/* Channels are stopped through it. Freed with its device it takes the channels along. */
+	/* Channels are stopped through the subdevice. A device that is freed takes its subdevice and its
+	 * channels with it. */
 	if (call->object == client->subdevice && client_has_channels(site->warden, client))
-		return site_refuse(site, RM_ERR_STATE_IN_USE, "the subdevice of a client with channels");
+		return site_refuse(site, RM_ERR_STATE_IN_USE, "the client still has channels");
 	if (may_hold_groups(object))
 		groups_ask_time(site->warden, client);
 	rc = site_perform(site);
@@ -335,8 +341,8 @@ static struct answer free_call(struct site *site)
 	return RETURN(0);
 }
 
-/* The old heap interface. Libraries in use today allocate memory as an object of class 0x40, and hand over pages
- * of their own by ALLOC_MEMORY. */
+/* The old heap interface. Current libraries allocate memory as an object of class 0x40, and register their
+ * own pages by ALLOC_MEMORY. */
 static struct answer heap_call(struct site *site)
 {
 	enum { INFO_TOTAL_AT = 24, INFO_FREE_AT = 32 };
@@ -359,9 +365,10 @@ static struct answer heap_call(struct site *site)
 	return RETURN(0);
 }
 
-/* Pages of the program's own: the kernel finds them in the address space of the caller, so this call goes on. Whatever
- * another thread makes of it on the way: it is taken on a GPU's file only, makes host memory or nothing for anybody who
- * is not root (docs/security.md), and names objects of clients that are ours. */
+/* The driver pins pages of the calling address space, so the kernel makes this call. Another thread can
+ * change the arguments before the kernel reads them. That is harmless (docs/security.md): the driver accepts
+ * the call on a GPU file only, it makes host memory or nothing unless the caller is root, and it names
+ * objects of clients that the vGPU owns. */
 static struct answer alloc_memory_call(struct site *site)
 {
 	enum rm_kind kind = rm_class_find(site->call.class_id)->kind;
@@ -371,9 +378,10 @@ static struct answer alloc_memory_call(struct site *site)
 	return site_refuse(site, RM_ERR_NOT_SUPPORTED, "memory through ALLOC_MEMORY");
 }
 
-/* A GPU's file, or a control file for events, is tied to a control file. The driver then keeps that one open as long as
- * the other, which we do not see; so nothing may be in it that would live on: clients are freed by name (file.c), and
- * exports are not made into such a file. */
+/* Registers a GPU file, or a control file for events, with a control file. The driver then keeps the control
+ * file open as long as the other file, and the warden is not notified when that one is closed. So nothing
+ * may stay in the control file: clients are freed by handle (file.c), and exports into such a file are
+ * refused. */
 static struct answer register_call(struct site *site)
 {
 	struct devfile *control = site->named;
@@ -392,7 +400,8 @@ static struct answer register_call(struct site *site)
 	return RETURN(0);
 }
 
-/* The library tells the driver where it has mapped something. For a doorbell there is nothing to tell. */
+/* The library reports to the driver where it has mapped an object. The driver has no object for a
+ * doorbell. */
 static struct answer mapping_info_call(struct site *site)
 {
 	enum { MEMORY_AT = 8 }; /* NVOS56 */
@@ -411,7 +420,8 @@ static struct answer unmap_call(struct site *site)
 	return client_of(site) ? RETURN(site_perform_as_owner(site)) : unknown_client(site);
 }
 
-/* Calls that only carry values. Those on a GPU's file that say nothing of the file are made on one of ours. */
+/* Calls whose arguments hold values only. A call on a GPU file that does not depend on the file is made on
+ * the GPU server's own GPU file. */
 static struct answer plain_call(struct site *site)
 {
 	struct device *device = site->warden->device;
@@ -424,8 +434,8 @@ static struct answer plain_call(struct site *site)
 		device->ops->call(device, device->gpu_fd, site->call.nr, site->arg.now, site->call.size));
 }
 
-/* A program waits for events with poll. On a GPU's file it waits for the driver itself; on a control file it has our pipe,
- * which is made readable when the driver's file is. */
+/* A program waits for events with poll. On a GPU file it polls the driver's file. On a control file it polls
+ * the warden's pipe, which becomes readable when the driver's file does. */
 static struct answer event_call(struct site *site)
 {
 	struct answer answer = plain_call(site);
@@ -453,7 +463,7 @@ static bool names_own_handle(const struct rm_call *call)
 struct answer site_call(struct site *site)
 {
 	if (names_own_handle(&site->call))
-		return site_refuse(site, RM_ERR_INVALID_OBJECT_HANDLE, "a handle of Belfry's");
+		return site_refuse(site, RM_ERR_INVALID_OBJECT_HANDLE, "the handle is reserved for Belfry");
 	switch (site->call.verb) {
 	case RM_VERB_ALLOC:
 		return alloc_call(site);
@@ -474,7 +484,8 @@ struct answer site_call(struct site *site)
 	case RM_VERB_REGISTER_FD:
 		return register_call(site);
 	case RM_VERB_REFUSED:
-		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a call that goes around the ledger");
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED,
+				   "the call would allocate memory that is not counted");
 	default:
 		break;
 	}
@@ -484,7 +495,7 @@ struct answer site_call(struct site *site)
 		return event_call(site);
 	case RM_ESC_UPDATE_DEVICE_MAPPING_INFO:
 		return mapping_info_call(site);
-	case RM_ESC_SHARE: /* all that may share are one vGPU's, and share already: nobody else is let in */
+	case RM_ESC_SHARE: /* clients of one vGPU share objects already, and others must not get access */
 		return client_of(site) ? site_status(site, RM_OK) : unknown_client(site);
 	default:
 		return plain_call(site);

@@ -1,6 +1,6 @@
-/* Channels. The GPU reads each channel's GP_PUT from a page of ours, given to the driver in place of the USERD
- * memory the program named; the program goes on writing to its own, which we see. What lies between the two is
- * the gate. */
+/* Channels. The GPU reads the GP_PUT of a channel from a page of the GPU server, which the warden passes to
+ * the driver in place of the program's USERD memory. The program writes to its own USERD memory, which the
+ * warden maps. The gate copies from one to the other. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 
 enum {
 	USERD_BYTES = 512,
-	NOTIFIER_MOST_BYTES = 64 << 10, /* a library's is a page; nobody makes us map all he has for one */
+	NOTIFIER_MOST_BYTES = 64 << 10, /* libraries use a page; limits what the GPU server maps */
 };
 
 static struct view *view_get(struct warden *warden, int control_fd, uint32_t client,
@@ -23,7 +23,7 @@ static struct view *view_get(struct warden *warden, int control_fd, uint32_t cli
 	struct device_view what = { .handle = memory->handle, .bytes = memory->bytes };
 	struct view *view;
 
-	/* The block tells whether it is still the same memory: handles are used again. */
+	/* Handles are reused: the block shows whether it is the same memory. */
 	for (view = LIST_FIRST(&warden->views); view; view = LIST_NEXT(view, next))
 		if (view->client == client && view->memory == memory->handle &&
 		    view->block == memory->block && view->seen.bytes == memory->bytes) {
@@ -64,7 +64,7 @@ static void view_put(struct warden *warden, struct view *view)
 static void channel_free(struct warden *warden, struct channel *channel)
 {
 	if (channel->gate)
-		gate_channel_remove(channel->gate); /* from here on nobody looks at the pages */
+		gate_channel_remove(channel->gate); /* from here on the poller does not read the pages */
 	if (channel->page.base)
 		warden->device->ops->unview(warden->device,
 					    &channel->page); /* the driver's channel keeps it */
@@ -84,7 +84,8 @@ static uint32_t next_page_handle(struct warden *warden, uint32_t client)
 	return warden->next_page_handle;
 }
 
-/* Where the driver will write if the channel comes to grief. Without it the channel is as good, and faults are not known. */
+/* The memory to which the driver writes the error that ends the channel. A channel without a known notifier
+ * works, but its faults are not reported. */
 static struct view *notifier_get(struct warden *warden, int control_fd, uint32_t client,
 				 uint32_t memory_handle)
 {
@@ -97,11 +98,11 @@ static struct view *notifier_get(struct warden *warden, int control_fd, uint32_t
 		return NULL;
 	view = view_get(warden, control_fd, client, memory, &err);
 	if (!view)
-		bf_log(BF_LOG_DEBUG, "an error notifier cannot be seen: %s", err.text);
+		bf_log(BF_LOG_DEBUG, "an error notifier cannot be mapped: %s", err.text);
 	return view;
 }
 
-/* Everything a channel needs before the driver makes it. */
+/* Set up everything that must exist before the driver makes the channel. */
 static struct channel *channel_prepare(struct site *site, struct client *client, uint32_t memory_handle,
 				       uint64_t offset, struct bf_error *err)
 {
@@ -117,15 +118,15 @@ static struct channel *channel_prepare(struct site *site, struct client *client,
 	channel->process = site->process;
 	channel->token = GATE_NO_TOKEN;
 	if (!client->subdevice) {
-		bf_fail(err, EINVAL, "its client has no subdevice, and so it could not be stopped");
+		bf_fail(err, EINVAL, "its client has no subdevice, so it could not be stopped");
 		goto failed;
 	}
 	if (!memory || (memory->kind != RM_KIND_VIDMEM && memory->kind != RM_KIND_SYSMEM)) {
-		bf_fail(err, EINVAL, "its control memory %x is not known", memory_handle);
+		bf_fail(err, EINVAL, "its USERD memory %x is not known", memory_handle);
 		goto failed;
 	}
 	if (offset % 4 || memory->bytes < USERD_BYTES || offset > memory->bytes - USERD_BYTES) {
-		bf_fail(err, EINVAL, "its control page lies outside of its memory");
+		bf_fail(err, EINVAL, "its USERD is not inside its memory");
 		goto failed;
 	}
 	channel->view = view_get(warden, site->file->fd, client->handle, memory, err);
@@ -144,8 +145,8 @@ failed:
 	return NULL;
 }
 
-/* Have the driver make the channel on our page. The page has a name in the program's client only while that
- * lasts: with one, the program could map the page and write GP_PUT itself. */
+/* Have the driver make the channel on the GPU server's page. The page has a handle in the program's client
+ * only during the call: with a handle the program could map the page and write GP_PUT itself. */
 static int make_on_page(struct site *site, const struct client *client, const struct channel *channel,
 			struct bf_error *err)
 {
@@ -163,15 +164,16 @@ static int make_on_page(struct site *site, const struct client *client, const st
 	memcpy(memory, &name, sizeof(name));
 	memset(offset, 0, sizeof(uint64_t));
 	rc = site_perform(site);
-	/* The program keeps its own values for these two. */
+	/* The program sees its own values of these two. */
 	memcpy(memory, site->params.before + layout->channel_userd_memory, sizeof(name));
 	memcpy(offset, site->params.before + layout->channel_userd_offset, sizeof(uint64_t));
 	warden->device->ops->call(warden->device, site->file->fd, RM_ESC_FREE, &forget, sizeof(forget));
 	return rc ? bf_fail(err, -rc, "%s", strerror(-rc)) : 0;
 }
 
-/* The driver goes by who makes the call, and that is us: a channel made by root may copy from and to any physical
- * address. A program of an ordinary user must not get more by us than it would by itself. */
+/* The driver checks the privileges of the calling process, which is the GPU server: a channel made by root
+ * may copy from and to any physical address. A program of an unprivileged user must not get more rights
+ * through Belfry than it has itself. */
 static void deny_privilege(const struct site *site)
 {
 	uint8_t *at = site->params.now + site->warden->device->layout->channel_flags;
@@ -199,7 +201,8 @@ struct answer site_alloc_channel(struct site *site)
 
 	if (site->params.bytes < layout->channel_userd_offset + sizeof(offset))
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
-	/* The driver would make a group of its own for it, whose turns we could not set. */
+	/* The driver would make an implicit group, whose timeslice and interleave level the warden could not
+	 * set. */
 	if (!parent || parent->kind != RM_KIND_GROUP)
 		return site_refuse(site, RM_ERR_INVALID_OBJECT_PARENT, "a channel without a group");
 	memcpy(&memory, site->params.now + layout->channel_userd_memory, sizeof(memory));
@@ -285,7 +288,8 @@ void client_leave_gate(struct warden *warden, const struct client *client)
 	ledger_each(warden->ledger, client->handle, RM_KIND_CHANNEL, leave_all, NULL);
 }
 
-/* Ask the driver ourselves: what it told the program lies in memory the program can change. */
+/* The driver is asked for the token: the answer that the program received lies in memory that the program can
+ * change. */
 void channel_learn_token(struct warden *warden, struct client *client, uint32_t handle)
 {
 	struct ledger_object *object = ledger_find(warden->ledger, client->handle, handle);
@@ -325,8 +329,8 @@ static int disable(const struct disable_list *list, uint32_t first, uint32_t cou
 			      params, layout->disable_size);
 }
 
-/* The driver frees channels with the address space or the context share that they use, and the ledger does not know. One
- * that is not there need not be stopped. */
+/* The driver frees channels with the address space or the context share that they use, and the ledger is not
+ * told. A channel that no longer exists need not be stopped. */
 static bool channel_exists(const struct disable_list *list, uint32_t index)
 {
 	uint32_t handle;
@@ -341,7 +345,7 @@ static void disable_send(struct disable_list *list)
 {
 	int rc = list->count ? disable(list, 0, list->count) : 0;
 
-	if (rc == -EBADF) /* its file is being closed: the client dies, and its channels with it */
+	if (rc == -EBADF) /* its file is being closed: the client and its channels are being freed */
 		rc = 0;
 	if (rc > 0) {
 		rc = 0;
@@ -363,8 +367,9 @@ static void disable_one(void *context, struct ledger_object *object)
 	const struct rm_layout *layout = list->warden->device->layout;
 	struct channel *channel = object->attached;
 
-	/* The gate is closed: a channel that never had work has none, and gets none. Most of a library's are so,
-	 * and each runlist that is left alone makes the stop shorter. One that has left the gate may have some. */
+	/* The gate is not open, so a channel that was never used has no work and gets none. Most channels of
+	 * a library are never used, and each runlist that is left alone makes the stop shorter. A channel
+	 * that was removed from the gate may have work. */
 	if (channel && channel->gate && !gate_channel_was_used(channel->gate))
 		return;
 	size_t at = sizeof(uint32_t) * list->count;
@@ -374,7 +379,7 @@ static void disable_one(void *context, struct ledger_object *object)
 		disable_send(list);
 }
 
-/* Every channel of every client that may have work, as many in one call as it takes. */
+/* Disables or enables every channel that may have work, with as many channels in a call as fit. */
 int warden_set_channels(struct warden *warden, bool is_disabled, struct bf_error *err)
 {
 	cleanup_free uint8_t *params = calloc(1, warden->device->layout->disable_size);
@@ -388,7 +393,7 @@ int warden_set_channels(struct warden *warden, bool is_disabled, struct bf_error
 		disable_send(&list);
 	}
 	if (list.rc)
-		return bf_fail(err, EIO, "the driver would not %s a channel (%d)",
+		return bf_fail(err, EIO, "the driver did not %s a channel (%d)",
 			       is_disabled ? "stop" : "resume", list.rc);
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* RM clients: which there are, and how to speak for them. The driver takes a call for a client through that client's own
- * control file and no other; the file is ours. */
+/* The RM clients of the vGPU, and calls on their behalf. The driver accepts a call for a client only through
+ * the client's own control file, which the warden holds. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct client *client_find(const struct warden *warden, uint32_t handle)
 	return NULL;
 }
 
-/* A library makes a few for each process. The driver has so many for all programs together. */
+/* A library makes a few for each process. The driver's table of clients is shared by all programs. */
 enum { CLIENTS_MAX = 1024 };
 
 bool client_has_room(const struct warden *warden)

@@ -1,7 +1,8 @@
-/* continued: the calls that the kernel itself makes after the warden has looked at them (SECCOMP_USER_NOTIF_FLAG_CONTINUE).
- * A program can change its memory and its descriptors between the look and the call. So a call is on this list only if it
- * is harmless whatever is in memory and whatever file is at the descriptor by then, and each entry says why. The warden
- * refuses to continue a call that is not on it. Data only. */
+/* continued: the calls that the kernel makes itself after the warden has examined them
+ * (SECCOMP_USER_NOTIF_FLAG_CONTINUE). A program can change its memory and its descriptors between the
+ * examination and the call. So a call is on this list only if it is harmless whatever is in memory and
+ * whatever file is at the descriptor by then, and each entry says why. The warden refuses to continue a call
+ * that is not on it. Data only. */
 #ifndef BELFRY_WARDEN_CONTINUED_H
 #define BELFRY_WARDEN_CONTINUED_H
 
@@ -13,21 +14,21 @@
 
 /* What the warden knows of a call that is about to be continued. */
 struct continued_call {
-	int nr;	      /* of the system call */
-	uint32_t cmd; /* SYS_ioctl */
-	bool is_seen; /* the file at the descriptor could be looked at; a call that names none has none */
+	int nr;		       /* of the system call */
+	uint32_t cmd;	       /* SYS_ioctl */
+	bool is_seen;	       /* the call has a descriptor, and the file at it could be examined */
 	enum device_file kind; /* of that file */
-	bool is_prepared; /* mmap: a file of the warden's was put at the descriptor, or was there already */
+	bool is_prepared;      /* mmap: the file at the descriptor is one that the warden has put there */
 };
 
 enum continued_when {
 	CONTINUED_ALWAYS,
 	CONTINUED_IF_PREPARED,	/* is_prepared */
-	CONTINUED_NOT_DRIVERS,	/* an ioctl that no file of the driver's takes */
-	CONTINUED_ALLOC_MEMORY, /* RM_ESC_ALLOC_MEMORY, of its exact size */
+	CONTINUED_NOT_DRIVERS,	/* an ioctl that no driver file accepts */
+	CONTINUED_ALLOC_MEMORY, /* RM_ESC_ALLOC_MEMORY with its exact size */
 };
 
-/* A bit for each kind of file that an entry holds for, and one for a file that cannot be looked at. */
+/* One bit for each kind of file to which an entry applies, and one for a file that cannot be examined. */
 #define CONTINUED_ON(kind) (1u << (kind))
 #define CONTINUED_ON_UNSEEN (1u << 31)
 

@@ -1,5 +1,5 @@
-/* Controls: an allowlist (rm/controls.c). What is not on it is refused as the driver refuses what it does not know, and
- * counted, so that one can see what a new library needs. */
+/* Controls: an allowlist (rm/controls.c). A control that is not on it is refused with the status that the
+ * driver has for unknown controls. It is counted, so that the operator can see what a new library needs. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,17 +7,18 @@
 #include "warden/state.h"
 
 enum {
-	PREEMPTION_SIZE =
-		32, /* NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS: flags, channel, graphics, compute... */
+	/* NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE_PARAMS: flags, channel, graphics, compute... */
+	PREEMPTION_SIZE = 32,
 	PREEMPTION_FLAGS_AT = 0,
 	PREEMPTION_COMPUTE_AT = 12,
 	PREEMPTION_SETS_COMPUTE = 1,
-	PREEMPTION_ANYWHERE =
-		2, /* in mid-kernel; less waits for blocks or kernels to end (measured, docs/driver.md) */
+	/* Within a kernel; lower modes wait for the end of blocks or kernels (measured, docs/driver.md). */
+	PREEMPTION_ANYWHERE = 2,
 };
 
-/* A program whose kernels cannot be interrupted could not be stopped, and would keep everybody else waiting. libcuda sets
- * what we want; a program that wants less is told that it has it. */
+/* A program whose kernels cannot be interrupted could not be stopped, and would block all other vGPUs.
+ * libcuda sets this mode itself. A program that sets a lower mode reads back its own value, but runs in this
+ * one. */
 static struct answer preemption_call(struct site *site)
 {
 	uint32_t flags, compute, anywhere = PREEMPTION_ANYWHERE;
@@ -34,7 +35,8 @@ static struct answer preemption_call(struct site *site)
 	return RETURN(rc);
 }
 
-/* "Which file maps this object?" The driver has never heard of our doorbells: registers, through the GPU's file. */
+/* Returns which file maps an object. The driver does not know the warden's doorbells: the answer for them is
+ * "registers", which are mapped through the GPU file. */
 static struct answer address_space_call(struct site *site)
 {
 	enum { OBJECT_AT = 0, TYPE_AT = 8, SIZE = 12, REGISTERS = 3 };
@@ -49,7 +51,7 @@ static struct answer address_space_call(struct site *site)
 	return site_status(site, RM_OK);
 }
 
-/* From when a channel is told its token, or may run, we need to know the token too. */
+/* After these controls the program knows the token or may run the channel, so the gate needs the token. */
 static struct answer token_call(struct site *site)
 {
 	int rc = site_perform(site);
@@ -93,7 +95,7 @@ static struct answer own_call(struct site *site)
 	}
 }
 
-/* Each number is logged once for a vGPU; the table keeps the first ones, the counter all. */
+/* Each control is logged once for a vGPU. The table has the first WARDEN_UNKNOWNS, the counter counts all. */
 static bool is_first_refusal(struct warden *warden, uint32_t control)
 {
 	warden->unknown++;
@@ -114,12 +116,13 @@ static struct answer unknown_call(struct site *site)
 
 	site->warden->refusals++;
 	bf_log(is_first ? BF_LOG_WARN : BF_LOG_DEBUG,
-	       "process %d: control 0x%08x (%u bytes) is not known and was refused; permit_controls in belfryd.conf permits it",
+	       "process %d: control 0x%08x (%u bytes) is not known and was refused; permit_controls "
+	       "in belfryd.conf permits it",
 	       site->process->pid, site->call.class_id, site->call.params_size);
 	return site_status(site, RM_ERR_NOT_SUPPORTED);
 }
 
-/* Controls of the software GPU's own, and those that the operator permits. */
+/* Controls that only the software GPU has, and those that the operator permits. */
 bool site_permits(const struct site *site)
 {
 	const struct warden_options *options = &site->warden->options;
@@ -137,7 +140,7 @@ struct answer site_control_call(struct site *site)
 {
 	const struct rm_control *control = site->control;
 
-	/* Parameters in another form would go around the table. */
+	/* Flags say that the parameters have another form, which the table does not describe. */
 	if (site->call.flags)
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a control with flags");
 	if (!control)
@@ -146,7 +149,7 @@ struct answer site_control_call(struct site *site)
 	    control->way != RM_WAY_ANSWERED)
 		return site_status(site, RM_ERR_INVALID_PARAM_STRUCT);
 	if (!site_names_known_client(site, &site->params, control->client_at))
-		return site_refuse(site, RM_ERR_INVALID_CLIENT, "a client that is not this vGPU's");
+		return site_refuse(site, RM_ERR_INVALID_CLIENT, "the client belongs to another vGPU or user");
 	switch (control->way) {
 	case RM_WAY_COPY:
 		return MAKE;

@@ -1,6 +1,6 @@
-/* The device behind the warden: one GPU, and the files through which programs reach it. `nv` is the real driver,
- * `soft` that of the software GPU. Everything the warden needs of a GPU goes through this interface. Any thread may use
- * a device once it is open: several wardens share one. */
+/* The device of the warden: one GPU, and the files through which programs access it. `nv` is the real driver,
+ * `soft` the one of the software GPU. The warden uses a GPU through this interface only. Any thread may use
+ * an open device; several wardens share one. */
 #ifndef BELFRY_WARDEN_DEVICE_H
 #define BELFRY_WARDEN_DEVICE_H
 
@@ -13,37 +13,39 @@
 #include "rm/rm.h"
 
 enum device_file {
-	DEVICE_FILE_NONE = 0,  /* not the device's at all */
+	DEVICE_FILE_NONE = 0,  /* not a file of the device */
 	DEVICE_FILE_CONTROL,   /* nvidiactl */
 	DEVICE_FILE_GPU,       /* nvidiaN, the GPU of this vGPU */
-	DEVICE_FILE_OTHER_GPU, /* nvidiaN, another one; and what has to do with displays */
+	DEVICE_FILE_OTHER_GPU, /* nvidiaN of another GPU, and display devices */
 	DEVICE_FILE_MANAGED,   /* nvidia-uvm */
 };
 
-/* Memory that is mapped here: a program's, seen; or our own, which a channel uses. */
+/* Memory that the GPU server maps: memory of a program, or its own memory that a channel uses. */
 struct device_view {
 	void *base;
 	uint64_t bytes;
-	uint32_t handle; /* our own name for the memory, which keeps it alive */
+	uint32_t handle; /* of the GPU server's object, which keeps the memory allocated */
 };
 
-/* Device memory of one process, the owner of a vGPU, as the device itself counts it. */
+/* Device memory of one process, the owner of a vGPU, as the driver counts it. */
 struct device_use {
-	uint64_t own_bytes;	 /* its own, shared or not */
-	uint64_t imported_bytes; /* another's, imported here */
+	uint64_t own_bytes;	 /* allocated by it, exported or not */
+	uint64_t imported_bytes; /* allocated by another process and imported */
 };
 
-/* How busy its SMs and its memory bus were, all programs together. */
+/* A time during which one context was on the engine. */
 struct device_turn {
 	pid_t pid;
-	uint32_t context;	   /* the driver's number for the channel with which it began */
-	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC. Its save is in it, the next one's restore in none. */
-	bool is_open;		   /* on the engine now; end_ns is the time of the question */
+	uint32_t context; /* the driver's number of the channel at the start */
+	/* CLOCK_MONOTONIC. The save of the context is included, the restore of the next context is not. */
+	uint64_t start_ns, end_ns;
+	bool is_open; /* still on the engine; end_ns is the time of the query */
 };
 
+/* How busy the SMs and the memory bus were, for all programs together. */
 struct device_load {
 	uint32_t sm_ppm, mem_ppm;
-	uint64_t over_ns; /* by the device's own clock, where that may stand still; 0: the host's goes */
+	uint64_t over_ns; /* by the device's clock, if that clock may stand still; 0: use the host's clock */
 };
 
 struct device;
@@ -53,52 +55,60 @@ struct device_ops {
 	const char *name;
 	void (*close)(struct device *device);
 	enum device_file (*classify)(struct device *device, const struct stat *st);
-	/* Which of the device's files programs know by this path: CONTROL, GPU, MANAGED or NONE. NULL: by none. */
+	/* The device file that programs open by this path: CONTROL, GPU, MANAGED or NONE. NULL: there are no
+	 * paths. */
 	enum device_file (*file_at)(const struct device *device, const char *path);
-	/* A device file of our own: CONTROL, GPU or MANAGED; -errno. */
+	/* Open a device file: CONTROL, GPU or MANAGED. Returns -errno on failure. */
 	int (*open)(struct device *device, enum device_file kind);
-	/* The same, for a mapping to be prepared on it: it is going to be seen by a program. Where the kernel can say so
-	 * (Landlock, device-ioctl right), nobody can make a driver's call on it, whoever has it. */
+	/* Likewise, for a file on which a mapping is prepared and which is then put into a program. If the
+	 * kernel supports it (Landlock, device-ioctl right), no process can make a driver call on that
+	 * file. */
 	int (*open_for_map)(struct device *device, struct proxy *owner, enum device_file kind);
-	/* Make a call through a file of ours, or one of a program's that we hold. 0 or -errno of the ioctl; the driver's
-	 * own status is in the argument. */
+	/* Make a call through a file of the GPU server, or through a program's file that it holds. Returns 0,
+	 * or -errno of the ioctl; the driver's status is in the argument. */
 	int (*call)(struct device *device, int fd, uint32_t nr, void *arg, uint32_t size);
-	/* The same as the process that owns a vGPU's clients: making them, and what the driver takes from their owner
-	 * only. */
+	/* Likewise, from the process that owns the clients of a vGPU: to make clients, and for calls that the
+	 * driver accepts from the owner only. */
 	int (*call_as)(struct device *device, struct proxy *owner, int fd, uint32_t nr, void *arg,
 		       uint32_t size);
-	/* A call of the managed-memory device's, likewise. NULL: there is none. */
+	/* A call to the managed-memory device, from the owner. NULL: there is no such device. */
 	int (*managed_call)(struct device *device, struct proxy *owner, int fd, uint32_t cmd, void *arg);
-	/* What a program is to map where a mapping was prepared on `file`. NULL: that file. */
+	/* Returns the file that a program maps after a mapping was prepared on `file`. NULL: `file`
+	 * itself. */
 	int (*map_file)(struct device *device, struct proxy *owner, int file, uint64_t bytes,
 			uint64_t offset);
-	/* A vGPU has this owner from now on. NULL: nothing need be known of it. */
+	/* Called when a vGPU gets this owner. NULL: nothing to do. */
 	int (*adopt)(struct device *device, struct proxy *owner, struct bf_error *err);
-	/* Classes and controls of the device's own, which a program may use. NULL: none. */
+	/* Whether a program may use this class or control, which only this device has. NULL: there are
+	 * none. */
 	bool (*permits)(uint32_t class_or_control);
-	/* See a program's memory object. `control_fd` is its client's control file. */
+	/* Map a memory object of a program. `control_fd` is the control file of its client. */
 	int (*view)(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
 		    bool is_vidmem, struct device_view *view, struct bf_error *err);
-	void (*unview)(struct device *device, struct device_view *view); /* of a page, too */
-	/* A page of host memory that the GPU can read, owned by us; and a name for it in a program's client, which
-	 * the caller frees as soon as a channel holds on to the page, so that the program never has one. */
+	void (*unview)(struct device *device, struct device_view *view); /* also of a page */
+	/* Allocate a page of host memory that the GPU can read and that the GPU server owns; and give it a
+	 * handle in a program's client. The caller frees the handle as soon as a channel holds the page, so
+	 * the program never has it. */
 	int (*page_new)(struct device *device, struct device_view *page, struct bf_error *err);
 	int (*page_name)(struct device *device, int control_fd, uint32_t client, uint32_t parent,
 			 uint32_t handle, const struct device_view *page, struct bf_error *err);
 	int (*use_of)(struct device *device, pid_t owner, struct device_use *use);
-	/* From now on calls of root's descendants (not of root itself) are taken from us only; root goes by itself when it
-	 * ends. NULL: there is no need, the kernel's device files cannot be used around the filter. */
+	/* From now on the device accepts calls of the descendants of `root`, but not of `root` itself, from
+	 * the GPU server only. This ends with `root`. NULL: not needed, because the filter cannot be bypassed
+	 * on the kernel's device files. */
 	int (*supervise)(struct device *device, pid_t root, struct bf_error *err);
-	/* How long a channel group has had the GPU, through its client's control file. NULL: the device cannot tell. */
+	/* The GPU time of a channel group, read through its client's control file. NULL: the device does not
+	 * report it. */
 	int (*time_of)(struct device *device, int control_fd, uint32_t client, uint32_t group,
 		       uint64_t *gpu_ns);
-	/* The last turns of a channel group, likewise: those from number *seen on, in order; *seen becomes the number of the
-	 * next. How many, or -errno. */
+	/* The turns of a channel group from number *seen on, in order, read likewise; *seen becomes the
+	 * number of the next. Returns how many, or -errno. */
 	int (*turns_of)(struct device *device, int control_fd, uint32_t client, uint32_t group,
 			uint64_t *seen, struct device_turn *to, unsigned room);
-	/* How busy it was since this was last asked; one caller. -EAGAIN: it is not known yet. NULL: the device cannot tell. */
+	/* The load since the last call; for one caller. -EAGAIN: not known yet. NULL: the device does not
+	 * report it. */
 	int (*load)(struct device *device, struct device_load *load);
-	/* Take what has made fault_fd ready. */
+	/* Take the events that have made fault_fd ready. */
 	void (*hear_fault)(struct device *device);
 };
 
@@ -106,17 +116,17 @@ struct device {
 	const struct device_ops *ops;
 	const struct rm_layout *layout;
 	volatile uint32_t *bell;	       /* the GPU's doorbell page */
-	void (*rang)(volatile uint32_t *bell); /* to be called after ringing; NULL: hardware hears it */
-	uint64_t mem_bytes;		       /* of the card */
-	uint32_t instance; /* what programs call it when they allocate the device object */
-	uint32_t client;   /* our own with the driver: nothing of it is a program's */
+	void (*rang)(volatile uint32_t *bell); /* called after each ring; NULL: not needed for hardware */
+	uint64_t mem_bytes;		       /* of the GPU */
+	uint32_t instance; /* the device instance that programs pass when they allocate the device object */
+	uint32_t client;   /* the GPU server's own RM client; no object of a program is in it */
 	char driver_version[32];
-	uint8_t uuid[16]; /* as the managed-memory device has it; has_uuid: it is known */
+	uint8_t uuid[16]; /* as the managed-memory device uses it; valid if has_uuid */
 	bool has_uuid;
 	unsigned index; /* N of nvidiaN */
-	int gpu_fd;	/* a file of the GPU's, for calls that say nothing of the file they are made on */
-	int end_fd;	/* hangs up when the device is gone; -1: it stays */
-	int fault_fd; /* ready when a program, whoever's, has come to grief: device_ops::hear_fault; -1: it is not told */
+	int gpu_fd;	/* a GPU file for calls that do not depend on their file */
+	int end_fd;	/* hangs up when the device ends; -1: it does not end */
+	int fault_fd;	/* ready after a fault of any program: device_ops::hear_fault; -1: not reported */
 };
 
 struct device_options {
@@ -124,9 +134,9 @@ struct device_options {
 	bool any_driver;
 };
 
-/* The real driver. Fails with a reason a person can act on: no driver, no GPU, no permission, unknown series. */
+/* The real driver. The error says what to do: no driver, no GPU, no permission, unknown series. */
 struct device *device_nv_open(const struct device_options *options, struct bf_error *err);
-/* The software GPU whose folder this is (soft/link/link.h). */
+/* The software GPU in this folder (soft/link/link.h). */
 struct device *device_soft_open(const char *folder, const struct device_options *options,
 				struct bf_error *err);
 /* "580.159.04", or -ENOENT if the driver is not loaded. */

@@ -1,5 +1,5 @@
-/* Doorbells. A program that maps one gets a page of memory which we watch. The driver never hears of it, so at
- * no time is there a file or a mapping in the program through which the real doorbell could be reached. */
+/* Doorbells. A program that maps a doorbell gets a page of memory that the gate watches. The driver is not
+ * involved, so the program never has a file or a mapping through which it could reach the real doorbell. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum { DOORBELLS_MAX = 64 };
 
-/* A doorbell in memory: sealed, so that the program cannot take pages away from under the poller. */
+/* Sealed, so that the program cannot remove pages that the poller reads. */
 static int doorbell_memory(uint64_t bytes)
 {
 	cleanup_close int fd = memfd_create(DOORBELL_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -26,7 +26,7 @@ static int doorbell_memory(uint64_t bytes)
 static void doorbell_free(struct doorbell *doorbell)
 {
 	if (doorbell->bell)
-		gate_bell_remove(doorbell->bell); /* from here on nobody looks at the page */
+		gate_bell_remove(doorbell->bell); /* from here on the poller does not read the page */
 	munmap((void *)(uintptr_t)doorbell->page, doorbell->bytes);
 	free(doorbell);
 }

@@ -1,10 +1,11 @@
-/* Programs that came to grief on the GPU. The driver ends the channel group and writes why into the memory that the program
- * named for it, which we see too. It is the program's own memory, so a program can say this of itself, and of nobody else.
- * When the program then ends, the driver writes that over the reason: one has to look in between. */
+/* Faults of programs on the GPU. The driver ends the channel group and writes the reason into the error
+ * notifier, which is memory of the program that the warden maps. So a program can fake a fault of its own,
+ * but of no other program. When the program ends, the driver overwrites the reason: it must be read before
+ * that. */
 #include "base/log.h"
 #include "warden/state.h"
 
-/* Once for each channel; and channels of one group end together, which is one fault. */
+/* A fault is reported once for each channel. The channels of a group end together, which is one fault. */
 static bool is_new_fault(struct ledger_object *object)
 {
 	struct channel *channel = object->attached;

@@ -1,5 +1,5 @@
-/* What a call names in the program, taken out before it is looked at and put back when it is done. In between the
- * program may do with its memory what it likes: nothing is read twice. */
+/* The arguments of a call are copied from the program before they are examined, and copied back after the
+ * call. The program may change its memory in between: nothing is read twice. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,17 +9,16 @@
 #include "warden/state.h"
 
 enum {
-	ARG_MAX_BYTES = 16384, /* what the driver takes (nv.h) */
+	ARG_MAX_BYTES = 16384, /* the driver's limit (nv.h) */
 	PARAMS_MAX = RM_CONTROL_BYTES_MAX,
 	LIST_MAX = 256 << 10,
 	EVENT_BYTES = 16,
-	SPARE = 4
-		<< 10, /* behind each copy: where the caller leaves the size to the driver, a newer one may write more */
+	PADDING = 4096, /* behind each copy: if the call names no size, a newer driver may write more */
 };
 
 static int copy_new(struct copy *copy, uint64_t at, uint32_t bytes)
 {
-	uint8_t *both = calloc(1, 2 * (size_t)bytes + SPARE);
+	uint8_t *both = calloc(1, 2 * (size_t)bytes + PADDING);
 
 	if (!both)
 		return -ENOMEM;
@@ -38,8 +37,8 @@ static int copy_fetch(struct site *site, struct copy *copy, uint64_t at, uint32_
 	return rc;
 }
 
-/* Only what changed: the driver copies out exactly the structure it knows, and so do we, even where we do not know its
- * size. */
+/* Only the bytes that changed: the driver copies out exactly the structure that it knows, and the warden does
+ * the same even if it does not know the size. */
 static int copy_store(struct site *site, const struct copy *copy)
 {
 	size_t from = 0, to = copy->bytes;
@@ -64,7 +63,7 @@ static int fetch_params(struct site *site)
 	return bytes > PARAMS_MAX ? -EINVAL : copy_fetch(site, &site->params, call->params, bytes);
 }
 
-/* A list behind a pointer in the parameters. Nothing is there if the pointer or the count is 0. */
+/* A list behind a pointer in the parameters. There is no list if the pointer or the count is 0. */
 static int fetch_list(struct site *site, const struct rm_pointer *pointer, struct copy *list)
 {
 	const struct copy *params = &site->params;
@@ -107,7 +106,7 @@ static int fetch_alloc(struct site *site)
 	return rc;
 }
 
-/* Where the driver writes an event to: 16 bytes, NvUnixEvent. Nothing is read there. */
+/* The driver writes an event here: 16 bytes, NvUnixEvent. It reads nothing. */
 static int fetch_event(struct site *site)
 {
 	uint64_t at;
@@ -116,7 +115,8 @@ static int fetch_event(struct site *site)
 	return copy_new(&site->params, at, EVENT_BYTES);
 }
 
-/* A control file of the program's that we do not know yet becomes one of ours: nothing was ever done with it. */
+/* The descriptor that the call names. A control file that the warden does not know yet is replaced by a pipe:
+ * it was not used before, so it has no state. */
 static int fetch_named(struct site *site)
 {
 	int at = site->control ? site->control->fd_at : -1, rc = 0;
@@ -134,8 +134,8 @@ static int fetch_named(struct site *site)
 	return rc;
 }
 
-/* Events are posted to the very file that asked for them, and a program waits for them there; so of the calls on a GPU's
- * file these are made on the program's own. */
+/* The driver posts events to the file on which they were enabled, and the program waits on its own file. So
+ * these calls on a GPU file are made on the program's file. */
 static bool needs_own_file(const struct site *site)
 {
 	if (site->kind != DEVICE_FILE_GPU)
@@ -188,7 +188,7 @@ int site_fetch_managed(struct site *site)
 {
 	site->managed = rm_uvm_find(site->warden->device->layout, (uint32_t)site->request->data.args[1]);
 	if (!site->managed)
-		return -EINVAL; /* as the driver says */
+		return -EINVAL; /* as the driver does */
 	site->call = (struct rm_call){ .nr = site->managed->cmd,
 				       .size = site->managed->bytes,
 				       .status_at = site->managed->status_at,

@@ -1,5 +1,5 @@
-/* Device files as programs have them: see struct devfile. A program opens the device itself, or is given the file; at its
- * first call the descriptor is replaced by a pipe, and from then on the driver's file behind it is ours alone. */
+/* Device files of programs: see struct devfile. A program opens the device itself, or is given the file. At
+ * the first call the descriptor is replaced by a pipe; from then on only the warden has the driver's file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "base/process.h"
 #include "warden/state.h"
 
-/* Descriptors of ours. A library opens a file for each client. */
+/* EACH_HOLDS: descriptors that the warden has open for each file. A library opens a file for each client. */
 enum { EACH_HOLDS = 2, PATH_ROOM = 32 };
 
 static struct devfile *find_pipe(const struct warden *warden, const struct stat *st)
@@ -33,7 +33,7 @@ struct devfile *devfile_by_serial(const struct warden *warden, uint64_t serial)
 	return NULL;
 }
 
-/* The driver's own file, which stands at a descriptor of the program's since it was mapped there. */
+/* The file whose driver file is at this descriptor of the program since an mmap. */
 static struct devfile *find_shown(const struct site *site, int fd, enum device_file kind)
 {
 	for (struct devfile *f = LIST_FIRST(&site->warden->files); f; f = LIST_NEXT(f, next))
@@ -93,10 +93,10 @@ void devfile_watch_events(struct warden *warden, struct devfile *file)
 void devfile_event(struct devfile *file)
 {
 	if (write(file->pipe_fd, "e", 1) < 0)
-		bf_log(BF_LOG_DEBUG, "a program has been told of events that it does not fetch");
+		bf_log(BF_LOG_DEBUG, "a program does not fetch its events: the pipe is full");
 }
 
-/* What stands in the pipe is taken out again, through an end of it that is opened for that. */
+/* The warden has the writing end only, so it opens a reading end to empty the pipe. */
 void devfile_take_event(struct warden *warden, struct devfile *file)
 {
 	char path[32], bytes[64];
@@ -165,8 +165,8 @@ static void release_descriptors(struct warden *warden)
 	pthread_mutex_unlock(&warden->lock);
 }
 
-/* Give the program the pipe, at a descriptor of its own or, if that is -1, at a new one. Its end is watched from when the
- * program has it: before, it hangs up. */
+/* Give the program the pipe, at its descriptor `fd` or, if that is -1, at a new one. The pipe is watched only
+ * after that: a pipe without a reading end hangs up. */
 static struct devfile *give_pipe(struct site *site, int fd, enum device_file kind, bool is_cloexec, int *rc)
 {
 	struct warden *warden = site->warden;
@@ -204,8 +204,8 @@ struct devfile *site_adopt(struct site *site, int fd, enum device_file kind, int
 	return file;
 }
 
-/* A GPU's file is the driver's own: a program waits for events on it, and has its pages pinned through it. Nothing can be
- * done through it to a client of the vGPU's (docs/security.md). */
+/* For a GPU file the program gets the driver's file: it waits for events on it, and the driver pins its pages
+ * through it. Clients of the vGPU cannot be reached through it (docs/security.md). */
 static int give_gpu_file(struct site *site, bool is_cloexec)
 {
 	struct device *device = site->warden->device;
@@ -214,8 +214,9 @@ static int give_gpu_file(struct site *site, bool is_cloexec)
 	return file < 0 ? file : site_give_fd(site, file, is_cloexec);
 }
 
-/* By its name alone, which nobody needs to follow: the device's files need not be there for the program, nor be allowed to
- * it. Whatever else it opens it opens itself, and if that is a device's file after all, it is met at its first call. */
+/* Compares the path only: the device file need not exist for the program, nor be accessible to it. The
+ * program opens all other files itself. If one of them is a device file, the warden finds that at its first
+ * call. */
 int site_look_at_path(struct site *site, enum device_file *kind)
 {
 	const struct device *device = site->warden->device;
@@ -239,7 +240,7 @@ struct answer site_open(struct site *site, enum device_file kind)
 	else
 		give_pipe(site, -1, kind, is_cloexec, &rc);
 	if (rc < 0)
-		bf_log(BF_LOG_WARN, "a device file cannot be opened for a program: %s", strerror(-rc));
+		bf_log(BF_LOG_WARN, "cannot open a device file for a program: %s", strerror(-rc));
 	return RETURN(rc);
 }
 
@@ -265,13 +266,14 @@ void devfile_unkeep(struct devfile *file, struct ledger *ledger)
 	free(last);
 }
 
-/* What a mapping has left of it: before the range, after it, both or nothing. A part keeps the memory as the whole did. */
+/* Reduce a mapping to the part before the range, the part after it, or both. Each part keeps a reference to
+ * the memory. False: nothing remains. */
 static bool trim(struct devfile *file, struct kept_block *kept, uint64_t base, uint64_t bytes)
 {
 	uint64_t end = base + bytes, kept_end = kept->base + kept->bytes;
 	struct kept_block after = { .block = kept->block, .base = end, .bytes = kept_end - end };
 
-	/* Without memory for a second part the whole stays charged. */
+	/* Out of memory for a second part: the whole mapping stays charged. */
 	if (kept->base < base && kept_end > end && devfile_keep(file, &after))
 		return true;
 	if (kept->base < base) {
@@ -323,7 +325,7 @@ const struct kept_block *devfile_export(const struct devfile *file, uint32_t ind
 	return NULL;
 }
 
-/* What is in the file's clients goes by name: something that is registered with the file may keep it open. */
+/* Clients are freed by handle: a file that is registered with this one may keep it open in the driver. */
 static void free_clients(struct warden *warden, const struct devfile *file, int fd)
 {
 	for (const struct client *c = LIST_FIRST(&warden->clients); c; c = LIST_NEXT(c, next)) {
@@ -331,7 +333,7 @@ static void free_clients(struct warden *warden, const struct devfile *file, int 
 
 		if (c->file == file &&
 		    warden->device->ops->call(warden->device, fd, RM_ESC_FREE, &arg, sizeof(arg)))
-			bf_log(BF_LOG_DEBUG, "client %x is gone already", c->handle);
+			bf_log(BF_LOG_DEBUG, "client %x was freed already", c->handle);
 	}
 }
 
@@ -344,9 +346,9 @@ static void forget_clients(struct warden *warden, const struct devfile *file)
 	}
 }
 
-/* First nothing is passed on for its channels; then the driver takes back what the file had; and only then is that no
- * longer charged. The driver can take long, so it is not called under the lock: the list of clients is this thread's
- * own. */
+/* In this order: the gate passes on nothing more for the channels; the driver frees the objects of the file;
+ * the memory is no longer charged. The driver may take long, so it is called without the lock: only this
+ * thread changes the list of clients. */
 void devfile_gone(struct warden *warden, struct devfile *file)
 {
 	int fd;
@@ -357,7 +359,7 @@ void devfile_gone(struct warden *warden, struct devfile *file)
 			groups_ask_time(warden, c);
 			client_leave_gate(warden, c);
 		}
-	/* What others do with the client from here on, a stop for one, is told EBADF. */
+	/* From here on other threads get -EBADF for calls to the client, for example for a stop. */
 	fd = file->fd;
 	file->fd = -1;
 	pthread_mutex_unlock(&warden->lock);

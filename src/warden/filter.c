@@ -17,10 +17,10 @@
 #define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
 #endif
 
-/* The driver looks at an ioctl's number (low byte) and size bits only, never at its magic byte, and answers
- * nothing that matters to a call of size 0. So any ioctl with size bits may be the driver's. The common ones
- * of terminals and sockets have none and are not slowed down. Sixteen to twenty-nine are the size bits. The
- * managed-memory device takes bare numbers: small ones, and two with the high bits set, which have size bits. */
+/* The driver uses only the number (low byte) and the size bits (16 to 29) of an ioctl command, not its magic
+ * byte, and does nothing relevant for a call of size 0. So any command with size bits may be a driver call.
+ * The common commands of terminals and sockets have none, and are not slowed down. The managed-memory device
+ * uses bare numbers: small ones, and two with the high bits set, which have size bits. */
 static int add_ioctl(scmp_filter_ctx filter)
 {
 	int rc = seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(ioctl), 1,
@@ -32,15 +32,16 @@ static int add_ioctl(scmp_filter_ctx filter)
 	return rc;
 }
 
-/* Only shared mappings of files: a private one never reaches a device, and libraries are private. */
+/* Only shared mappings of files: a private mapping never reaches a device, and libraries are mapped
+ * privately. */
 static int add_mmap(scmp_filter_ctx filter)
 {
 	return seccomp_rule_add(filter, SCMP_ACT_NOTIFY, SCMP_SYS(mmap), 1,
 				SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_SHARED | MAP_ANONYMOUS, MAP_SHARED));
 }
 
-/* Device files are opened to be read and written; few other files that are there already are. The flags are all that can
- * be seen of an open. openat2 has them in memory: what it opens is met at the first call. */
+/* Device files are opened for reading and writing, without O_CREAT; few other files are. The filter can check
+ * only the flags of an open. openat2 has them in memory: a file that it opens is found at its first call. */
 static int add_open(scmp_filter_ctx filter)
 {
 	const unsigned mask = O_ACCMODE | O_CREAT | O_DIRECTORY;
@@ -52,7 +53,7 @@ static int add_open(scmp_filter_ctx filter)
 				     SCMP_A1(SCMP_CMP_MASKED_EQ, mask, O_RDWR));
 }
 
-/* The compiled filter, in a file: libseccomp 2.5 exports to descriptors only. */
+/* libseccomp 2.5 exports a compiled filter to a descriptor only. */
 static int filter_compile(int fd)
 {
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
@@ -60,7 +61,7 @@ static int filter_compile(int fd)
 
 	if (!filter)
 		return -ENOMEM;
-	/* Calls of the 32-bit and x32 worlds do not exist here: no second door. */
+	/* The 32-bit and x32 system calls are disabled: they would bypass the filter. */
 	rc = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
 	if (!rc)
 		rc = add_ioctl(filter);
@@ -68,7 +69,7 @@ static int filter_compile(int fd)
 		rc = add_mmap(filter);
 	if (!rc)
 		rc = add_open(filter);
-	if (!rc) /* would map again without an mmap; nothing uses it any more */
+	if (!rc) /* it would change a mapping without an mmap; it is obsolete */
 		rc = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(remap_file_pages), 0);
 	if (!rc)
 		rc = seccomp_export_bpf(filter, fd);
@@ -93,7 +94,7 @@ int filter_install(struct bf_error *err)
 		return bf_fail(err, -rc, "seccomp filter: libseccomp cannot build it: %s", strerror(-rc));
 	bytes = pread(file, code, sizeof(code), 0);
 	if (bytes <= 0)
-		return bf_fail(err, EIO, "seccomp filter: nothing to read back");
+		return bf_fail(err, EIO, "seccomp filter: libseccomp exported an empty filter");
 	program.len = (unsigned short)((size_t)bytes / sizeof(code[0]));
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return bf_fail(err, errno, "no_new_privs: %s", strerror(errno));

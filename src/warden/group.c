@@ -1,4 +1,4 @@
-/* Channel groups: how long a turn is, how often it comes, and what they have had of them. */
+/* Channel groups: their timeslice, interleave level, GPU time and turns. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ static const struct group *group_of(const struct warden *warden, const struct cl
 	return object && object->kind == RM_KIND_GROUP ? object->attached : NULL;
 }
 
-/* Its own, or the vGPU's; 0: as the program asks. */
+/* The group's own, or the vGPU's; 0: as the program sets it. */
 static uint64_t timeslice_of(const struct warden *warden, const struct client *client, uint32_t handle)
 {
 	const struct group *group = group_of(warden, client, handle);
@@ -19,7 +19,7 @@ static uint64_t timeslice_of(const struct warden *warden, const struct client *c
 	return group && group->timeslice_us ? group->timeslice_us : warden->options.timeslice_us;
 }
 
-/* Likewise; -1: as the program asks. */
+/* Likewise; -1: as the program sets it. */
 static int interleave_of(const struct warden *warden, const struct client *client, uint32_t handle)
 {
 	const struct group *group = group_of(warden, client, handle);
@@ -60,7 +60,8 @@ static void learn_missing(void *context, struct ledger_object *object)
 		channel_learn_token(warden, channel->client, object->handle);
 }
 
-/* The program starts its group, or sets its timeslice: our values go in place of its own. */
+/* A program schedules its group, or sets its timeslice or interleave level: the values of the vGPU replace
+ * those of the program. */
 struct answer site_group_control(struct site *site)
 {
 	struct warden *warden = site->warden;
@@ -141,7 +142,7 @@ struct time_visit {
 	uint64_t total_ns;
 };
 
-/* A figure that cannot be had, or is lower than it was, leaves the last one. */
+/* If the time cannot be read, or is lower than before, the last value remains. */
 static void read_time(void *context, struct ledger_object *object)
 {
 	struct time_visit *visit = context;

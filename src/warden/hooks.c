@@ -1,4 +1,4 @@
-/* What somebody outside has to say before a program gets memory or a context. */
+/* The hooks that are called before memory or a channel group is granted (warden_hooks). */
 #include <stdlib.h>
 
 #include "warden/state.h"

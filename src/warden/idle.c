@@ -1,15 +1,16 @@
-/* Whether the GPU has done what was passed on. How far it has read a channel's ring stands in our own page and costs
- * nothing to see; but what was read may still run, and that only the driver knows. It takes 110 us for a channel that
- * has nothing to do, and with a limit of 1 ms, 1.3 ms for one with a kernel running, which is not disturbed (measured,
- * docs/driver.md). The driver holds the GPU's lock meanwhile, and other calls wait. So a channel that was found idle is
- * not asked about again before something more is passed on for it, and the first busy one ends the search. */
+/* Whether the GPU has completed the work that was passed on. GP_GET in the GPU server's own page costs
+ * nothing to read, but work that the GPU has fetched may still run, which only the driver knows. A query
+ * takes 110 us for an idle channel and, with a limit of 1 ms, 1.3 ms for a channel with a running kernel,
+ * which is not disturbed (measured, docs/driver.md). Meanwhile the driver holds the GPU's lock and other
+ * calls wait. So a channel that was found idle is not queried again before more work is passed on for it, and
+ * the search ends at the first busy channel. */
 #include <errno.h>
 
 #include "base/log.h"
 #include "warden/state.h"
 
-/* For the driver: how long to wait for a channel before it says "busy". With 20 us it says so of idle ones too, with 50
- * it does not; 0 means to wait for ever (measured, docs/driver.md). */
+/* How long the driver waits for a channel before it reports that it is busy. With 20 us it reports idle
+ * channels as busy too, with 50 us it does not; 0 means no limit (measured, docs/driver.md). */
 enum { IDLE_LIMIT_US = 100 };
 
 struct progress_visit {
@@ -18,8 +19,8 @@ struct progress_visit {
 	enum warden_progress found;
 };
 
-/* What was passed on for a channel, as a number that never comes back, which GP_PUT does once around the ring. One that
- * has left the gate gets nothing more. */
+/* The number of submissions that were passed on. Unlike GP_PUT it never repeats. A channel that was removed
+ * from the gate gets no more. */
 static uint64_t passed_on(const struct channel *channel)
 {
 	return channel->gate ? gate_channel_forwards(channel->gate) : UINT64_MAX;
@@ -32,7 +33,7 @@ static uint32_t device_of(const struct progress_visit *visit, const struct ledge
 	return object ? object->handle : visit->client->device;
 }
 
-/* The two words are the GPU's and the gate's alone: the program has no name for the page. */
+/* Only the GPU and the gate write these two words: the program has no handle for the page. */
 static void compare_ring(void *context, struct ledger_object *object)
 {
 	struct progress_visit *visit = context;
@@ -62,13 +63,13 @@ static enum warden_progress ask(struct progress_visit *visit, const struct ledge
 		return WARDEN_IS_DONE;
 	if (rc == RM_ERR_TIMEOUT)
 		return WARDEN_IS_BUSY;
-	/* Its file is being closed: the client dies, and its channels with it. */
+	/* Its file is being closed: the client and its channels are being freed. */
 	if (rc == -EBADF)
 		return WARDEN_IS_DONE;
-	/* Any other answer may be about this one channel, in a state that the program brought it to. */
+	/* Any other status may concern this channel only, in a state that the program has caused. */
 	if (rc == -EINVAL || rc == RM_ERR_NOT_SUPPORTED) {
 		visit->warden->is_silent = true;
-		bf_log(BF_LOG_INFO, "the driver does not say whether a channel has work (%d)", rc);
+		bf_log(BF_LOG_INFO, "the driver does not report whether a channel has work (%d)", rc);
 	}
 	return WARDEN_CANNOT_TELL;
 }
@@ -82,7 +83,7 @@ static void ask_driver(void *context, struct ledger_object *object)
 
 	if (!channel || visit->found == WARDEN_IS_BUSY)
 		return;
-	before = passed_on(channel); /* what comes while we ask is asked about next time */
+	before = passed_on(channel); /* work that is passed on during the query is queried next time */
 	if (channel->idle_at == before)
 		return;
 	found = visit->warden->is_silent ? WARDEN_CANNOT_TELL : ask(visit, object);
@@ -105,7 +106,7 @@ enum warden_progress warden_progress(struct warden *warden)
 {
 	struct progress_visit visit = { .warden = warden, .found = WARDEN_IS_DONE };
 
-	/* Whoever asks has others to look after: a driver call that is under way is not waited for. */
+	/* The caller serves other vGPUs too, so it does not wait for a driver call in progress. */
 	if (pthread_mutex_trylock(&warden->lock))
 		return WARDEN_CANNOT_TELL;
 	visit_channels(&visit, compare_ring);

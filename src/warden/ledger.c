@@ -7,9 +7,9 @@ enum { BUCKETS = 4096 };
 struct ledger {
 	struct ledger_object *buckets[BUCKETS];
 	uint64_t limit_bytes, charged_bytes, managed_bytes, most_bytes;
-	struct pool *pool;	/* NULL: it has the card for itself */
-	uint64_t claimed_bytes; /* of the pool's shared part */
-	bool is_overdrawn;	/* it has noted more than the pool had */
+	struct pool *pool;	/* NULL: the ledger has the whole GPU */
+	uint64_t claimed_bytes; /* reserved in the shared part of the pool */
+	bool is_overdrawn;	/* it has counted more than the pool had */
 	ledger_gone gone;
 	void *context;
 };
@@ -33,7 +33,7 @@ struct ledger *ledger_new(uint64_t limit_bytes, ledger_gone gone, void *context)
 	return ledger;
 }
 
-/* It has a share of what is promised to no ledger. */
+/* Whether the ledger uses the shared part of the pool, which is promised to no ledger. */
 static bool is_sharing(const struct ledger *ledger)
 {
 	return ledger->pool && !ledger->limit_bytes;
@@ -94,7 +94,7 @@ uint64_t ledger_managed(const struct ledger *ledger)
 	return ledger->managed_bytes;
 }
 
-/* So much more is in use, or less: what was claimed for it was taken from the pool already. */
+/* More memory is in use. The part that was reserved for it was taken from the pool already. */
 static void charge(struct ledger *ledger, uint64_t bytes)
 {
 	uint64_t of_claim = bytes < ledger->claimed_bytes ? bytes : ledger->claimed_bytes;
@@ -180,7 +180,7 @@ static struct ledger_object *object_new(struct ledger *ledger, uint32_t client, 
 	return object;
 }
 
-/* The parent, or the client where the parent is of a kind that is not kept here. */
+/* The parent, or the client if the parent is of a kind that the ledger does not record. */
 static struct ledger_object *parent_of(struct ledger *ledger, uint32_t client, uint32_t parent)
 {
 	struct ledger_object *found = ledger_find(ledger, client, parent);
@@ -242,7 +242,7 @@ void ledger_drop(struct ledger *ledger, struct ledger_block *block)
 	free(block);
 }
 
-/* Without recursion: a program decides how deep its trees are. */
+/* Without recursion: a program determines the depth of its trees. */
 static void object_remove(struct ledger *ledger, struct ledger_object *top)
 {
 	struct ledger_object *object = top;

@@ -1,8 +1,9 @@
-/* Managed memory and mappings of device memory: /dev/nvidia-uvm. The owner proxy makes the calls, because
- * the driver lets only the process that owns a client map the client's memory there. So no other process can keep memory
- * that way.
- * Managed memory comes from the device as the GPU touches it. What can be bounded is how much of it is mapped: every
- * mapping counts, and is read back from the process's own maps, so that nothing needs to be seen of how it is unmapped. */
+/* Managed memory and mappings of device memory: /dev/nvidia-uvm. The owner proxy makes the calls, because the
+ * driver lets only the process that owns a client map the client's memory there. So no other process can keep
+ * memory that way.
+ * Managed memory is allocated when the GPU accesses it. The limit can only bound how much is mapped. Every
+ * mapping counts. The sizes are read from /proc/PID/maps, so the warden need not see how memory is
+ * unmapped. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ int managed_perform(struct site *site)
 
 	if (!device->ops->managed_call)
 		return -EINVAL;
-	if (call->fd_at >= 0) /* the driver does not look at it */
+	if (call->fd_at >= 0) /* the driver ignores it */
 		memcpy(site->arg.now + call->fd_at, &none, sizeof(none));
 	rc = device->ops->managed_call(device, site->warden->owner, site->file->fd, call->cmd, site->arg.now);
 	if (call->fd_at >= 0)
@@ -70,13 +71,14 @@ static struct answer initialize(struct site *site)
 	return answer;
 }
 
-/* The mapping keeps the memory, whatever becomes of the object that names it. It takes the place of what was mapped there. */
+/* A mapping keeps the memory allocated, even if the object is freed. It replaces earlier mappings of the
+ * range. */
 static void record_mapping(struct site *site, const struct kept_block *mapping)
 {
 	struct ledger *ledger = site->warden->ledger;
 
 	devfile_unmapped(site->file, ledger, mapping->base, mapping->bytes);
-	/* Without memory for a note it is kept for good. */
+	/* If recording fails, the caller's reference is never dropped, and the memory stays charged. */
 	if (mapping->block && !devfile_keep(site->file, mapping))
 		ledger_drop(ledger, mapping->block);
 }
@@ -104,7 +106,7 @@ static struct answer map_external(struct site *site)
 	return answer;
 }
 
-/* A range that mappings are made in. */
+/* A reserved address range, for later mappings. */
 static struct answer create_range(struct site *site)
 {
 	struct kept_block range = { .base = get64(site, site->managed->base_at),
@@ -116,7 +118,7 @@ static struct answer create_range(struct site *site)
 	return devfile_keep(site->file, &range) ? RETURN(-ENOMEM) : answer;
 }
 
-/* A range is freed whole, whatever length the program says: what counts is the one that it was made with. */
+/* A range is freed as a whole, whatever length the program passes: its recorded length counts. */
 static uint64_t length_of(const struct site *site, uint64_t base)
 {
 	if (site->managed->cmd != RM_UVM_FREE)
@@ -146,7 +148,7 @@ static struct answer own_call(struct site *site)
 	switch (site->managed->cmd) {
 	case RM_UVM_INITIALIZE:
 		return initialize(site);
-	case RM_UVM_MM_INITIALIZE: /* as the driver answers where there is nothing to be tied to an address space */
+	case RM_UVM_MM_INITIALIZE: /* as the driver answers if there is nothing to bind to an address space */
 		return site_status(site, STATUS_NOTHING_TO_DO);
 	case RM_UVM_MAP_EXTERNAL_ALLOCATION:
 		return map_external(site);
@@ -160,7 +162,7 @@ static struct answer own_call(struct site *site)
 	}
 }
 
-/* A GPU that is not registered cannot be named in any other call. */
+/* A GPU that is not registered cannot be used in any other call. */
 static bool is_own_gpu(const struct site *site)
 {
 	const struct device *device = site->warden->device;
@@ -183,7 +185,7 @@ struct answer site_managed_call(struct site *site)
 	return call->way == RM_WAY_COPY && call->cmd != RM_UVM_CREATE_EXTERNAL_RANGE ? MAKE : own_call(site);
 }
 
-/* The names under which mappings of our managed-memory files stand in /proc/PID/maps. */
+/* The names that mappings of the warden's managed-memory files have in /proc/PID/maps. */
 struct names {
 	char name[FILES_MOST][128];
 	unsigned count;
@@ -207,7 +209,7 @@ static void find_names(struct warden *warden, struct names *names)
 		if (length <= 0)
 			continue;
 		name[length] = 0;
-		/* Most have the same name, and one is enough. */
+		/* Most files have the same name; one entry is enough. */
 		if (!names->count || strcmp(names->name[names->count - 1], name) != 0)
 			names->count++;
 	}
@@ -227,7 +229,7 @@ static uint64_t mapped_bytes(const struct names *names, const char *line)
 	return 0;
 }
 
-/* What it has mapped; no less than before where that cannot be seen. Without the lock. */
+/* The bytes that the process has mapped. If they cannot be read, the last value. Without the lock. */
 static uint64_t managed_bytes_of(struct process *process, const struct names *names)
 {
 	char *text = process_read(process, "maps", MAPS_MOST_BYTES), *rest = text;
@@ -237,7 +239,8 @@ static uint64_t managed_bytes_of(struct process *process, const struct names *na
 	for (char *line; length && (line = strsep(&rest, "\n"));)
 		total += mapped_bytes(names, line);
 	free(text);
-	/* Nothing to read, as where the first thread has ended, and not all of it are no evidence of less. */
+	/* The text is empty if the main thread has ended, and may be incomplete. Neither proves that less is
+	 * mapped. */
 	if (!length || length >= MAPS_MOST_BYTES)
 		return total > process->managed_bytes ? total : process->managed_bytes;
 	return total;
@@ -251,7 +254,7 @@ static void set_managed(struct process *process, uint64_t bytes)
 	process->managed_bytes = bytes;
 }
 
-/* Without the lock; the records are this thread's own. */
+/* Without the lock: only this thread changes the list of processes. */
 static void refresh(struct warden *warden)
 {
 	struct names names;
@@ -269,7 +272,7 @@ static void refresh(struct warden *warden)
 	}
 }
 
-/* The serving thread's: nobody else changes the list. */
+/* Without the lock: only this thread changes the list. */
 static bool has_managed(const struct warden *warden)
 {
 	for (const struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
@@ -288,7 +291,7 @@ static struct process *largest_process(const struct warden *warden)
 	return most;
 }
 
-/* A process that came by a mapping around us is seen here. */
+/* Finds mappings that were made without the warden. */
 void warden_audit_managed(struct warden *warden)
 {
 	if (!has_managed(warden))
@@ -297,7 +300,7 @@ void warden_audit_managed(struct warden *warden)
 	pthread_mutex_lock(&warden->lock);
 	if (ledger_is_over(warden->ledger) && ledger_managed(warden->ledger))
 		process_end(largest_process(warden),
-			    "more managed memory is mapped than the vGPU has room for");
+			    "it has mapped more managed memory than the vGPU has room for");
 	pthread_mutex_unlock(&warden->lock);
 }
 
@@ -312,8 +315,8 @@ void site_refresh_managed(struct site *site, uint64_t bytes)
 		refresh(site->warden);
 }
 
-/* Another process may share the memory of one that has ended, and then has the mappings still: they count until the file is
- * closed. */
+/* Another process may share the address space of the process that has ended, and still has the mappings: they
+ * count until the file is closed. */
 void managed_left(struct process *process)
 {
 	struct devfile *file =
@@ -326,14 +329,14 @@ void managed_left(struct process *process)
 		set_managed(process, 0);
 }
 
-/* libcuda reports a refused mapping as CUDA_ERROR_UNKNOWN whatever the reason given (measured, see
- * docs/driver.md); the context stays good. */
+/* libcuda reports a refused mapping as CUDA_ERROR_UNKNOWN whatever the error is (measured, docs/driver.md);
+ * the context stays usable. */
 struct answer site_mmap_managed(struct site *site, uint64_t bytes)
 {
 	struct warden *warden = site->warden;
 
 	if (site->process->managed_serial && site->process->managed_serial != site->file->serial)
-		return RETURN(-EINVAL); /* a library has one, and what is mapped is told by process */
+		return RETURN(-EINVAL); /* a library has one file, and mappings are counted by process */
 	if (!ledger_claim(warden->ledger, bytes) || !site_may_allocate(site, bytes)) {
 		ledger_unclaim(warden->ledger);
 		warden->refusals++;

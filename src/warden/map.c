@@ -1,7 +1,7 @@
-/* Maps. A program prepares one with MAP_MEMORY, which names a descriptor, and then maps that. The driver prepares it on a
- * file of ours, and that file takes the descriptor's place for the mmap: what the program has itself is never mapped, and
- * the file it finds there afterwards is one that the kernel takes no driver's call on, where Landlock allows us to say
- * so (device.h). */
+/* Mappings. A program prepares a mapping with MAP_MEMORY, which names a descriptor, and then maps that
+ * descriptor. The driver prepares the mapping on a file of the warden, and that file replaces the program's
+ * for the mmap: the program's own file is never mapped. The file stays at the descriptor. If the kernel
+ * supports it (device.h), that file accepts no driver call. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ void expected_forget(struct warden *warden, uint32_t client, uint32_t object)
 				expected_free(warden, e);
 }
 
-/* One a descriptor: what was prepared there before can no longer be mapped. */
+/* One mapping for each descriptor: an earlier one can no longer be made. */
 static void expected_forget_fd(struct process *process, int fd)
 {
 	struct expected_map *e, *after;
@@ -73,7 +73,7 @@ static int expected_add(struct process *process, const struct expected_map *what
 	return 0;
 }
 
-/* "Mapped": the next mmap of this file shall find a doorbell. */
+/* Answer success: the next mmap of this descriptor gets a doorbell page. */
 static struct answer map_doorbell(struct site *site)
 {
 	struct expected_map expected = { .fd = site->call.fd,
@@ -91,7 +91,7 @@ static struct answer map_doorbell(struct site *site)
 	rc = expected_add(site->process, &expected);
 	if (rc)
 		return RETURN(rc);
-	/* Where the driver would return an address: an offset into the file is all that is used of it. */
+	/* The driver would return an address here, which is used only as an offset into the file. */
 	memcpy(site->arg.now + offsetof(struct rm_arg_map, address), &address, sizeof(address));
 	return site_status(site, RM_OK);
 }
@@ -128,15 +128,15 @@ struct answer site_map_memory(struct site *site)
 
 	if (object && object->kind == RM_KIND_DOORBELL)
 		return map_doorbell(site);
-	/* The driver made it in a call that passed: pages of the program's own, which it has already. */
+	/* The driver made it in a call that the kernel continued: pages of the program, which are mapped
+	 * already. */
 	if (!object)
 		return site_status(site, RM_ERR_INVALID_OBJECT_HANDLE);
 	if (object->kind == RM_KIND_CHANNEL)
-		return site_refuse(site, RM_ERR_NOT_SUPPORTED,
-				   "a channel's control page in the driver's memory");
-	/* A map for the kernel's own use names no file. */
+		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "the mapping of a channel's USERD");
+	/* A mapping for the kernel itself names no file. */
 	if (site->named_kind != DEVICE_FILE_CONTROL && site->named_kind != DEVICE_FILE_GPU)
-		return site_refuse(site, RM_ERR_INVALID_ARGUMENT, "a map without a device file");
+		return site_refuse(site, RM_ERR_INVALID_ARGUMENT, "a mapping without a device file");
 	return map_memory(site);
 }
 
@@ -165,7 +165,7 @@ static int open_expected(struct site *site, const struct expected_map *expected)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The mmap of a control file or of a GPU's. One that nothing was prepared for has nothing to find. */
+/* The mmap of a control file or of a GPU file. Without a prepared mapping there is nothing to map. */
 struct answer site_mmap(struct site *site, uint64_t bytes)
 {
 	struct expected_map *expected = find_expected(site, bytes);

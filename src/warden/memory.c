@@ -1,5 +1,5 @@
-/* Device memory: made, named again, given to other programs of the vGPU. It is charged once, until the last thing that
- * keeps it is gone (ledger.h). */
+/* Device memory: allocated, duplicated, and shared with other programs of the vGPU. It is charged once, until
+ * its last reference is dropped (ledger.h). */
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +13,8 @@ enum {
 	EXPORT_FLAGS_AT = 20,
 	EXPORT_SIZE = 24,
 	EXPORT_EMPTY = 1,
-	/* NV0000_CTRL_OS_UNIX_EXPORT_OBJECTS_TO_FD_PARAMS: fd, device, u16 most, metadata, objects, u16 count and index */
+	/* NV0000_CTRL_OS_UNIX_EXPORT_OBJECTS_TO_FD_PARAMS: fd, device, u16 most, metadata, objects, u16 count
+	 * and index */
 	EXPORTS_OBJECTS_AT = 76,
 	EXPORTS_MAX = 512,
 	EXPORTS_COUNT_AT = EXPORTS_OBJECTS_AT + 4 * EXPORTS_MAX,
@@ -23,7 +24,8 @@ enum {
 	IMPORT_PARENT_AT = 12,
 	IMPORT_OBJECT_AT = 16,
 	IMPORT_SIZE = 20,
-	/* NV0000_CTRL_OS_UNIX_IMPORT_OBJECTS_FROM_FD_PARAMS: fd, parent, objects, types, u16 count and index */
+	/* NV0000_CTRL_OS_UNIX_IMPORT_OBJECTS_FROM_FD_PARAMS: fd, parent, objects, types, u16 count and
+	 * index */
 	IMPORTS_PARENT_AT = 4,
 	IMPORTS_OBJECTS_AT = 8,
 	IMPORTS_MAX = 128,
@@ -56,8 +58,8 @@ static struct answer refuse_memory(struct site *site, uint64_t bytes)
 	return site_status(site, RM_ERR_NO_MEMORY);
 }
 
-/* What it takes of the card: the driver gives its memory out in pieces of 64 KiB, and reports smaller ones as they were
- * asked for (video_mem.c). */
+/* The size to charge: the driver allocates memory in chunks of 64 KiB, and reports smaller sizes as requested
+ * (video_mem.c). */
 static uint64_t bytes_taken(uint64_t bytes)
 {
 	return bytes > UINT64_MAX - CHUNK_BYTES ? UINT64_MAX
@@ -80,7 +82,7 @@ uint64_t site_bytes_wanted(const struct site *site)
 	return bytes_asked(site);
 }
 
-/* The driver rounds sizes up, so the last word is the size it returns. */
+/* The driver rounds sizes up, so the size that it returns is charged. */
 struct answer site_alloc_vidmem(struct site *site)
 {
 	struct ledger *ledger = site->warden->ledger;
@@ -140,8 +142,8 @@ bool client_has_object(struct warden *warden, struct client *client, uint32_t ha
 	return rc <= 0 || rc == RM_ERR_NOT_SUPPORTED;
 }
 
-/* The one call that passes makes such objects, and can be made to make others: so the driver is asked. What it says stays
- * true: an object goes only by a call of ours. */
+/* The call that the kernel continues (alloc_memory_call) makes such objects, and can be made to make others.
+ * So the driver is asked. Its answer stays valid, because only the warden frees objects. */
 bool client_has_own_pages(struct warden *warden, uint32_t client, uint32_t handle)
 {
 	struct client *owner = client_find(warden, client);
@@ -151,8 +153,8 @@ bool client_has_own_pages(struct warden *warden, uint32_t client, uint32_t handl
 	       rm_class_find(class_id)->kind == RM_KIND_OS_MEMORY;
 }
 
-/* Another name for an object of a client of this vGPU. What others have is not to be had: the driver would refuse it too,
- * since their clients belong to another process. */
+/* Duplicates an object of a client of this vGPU. Objects of other vGPUs are refused. The driver would refuse
+ * them too, because their clients belong to another process. */
 struct answer site_duplicate(struct site *site)
 {
 	struct ledger *ledger = site->warden->ledger;
@@ -161,7 +163,7 @@ struct answer site_duplicate(struct site *site)
 	int rc;
 
 	if (!client_of_user(site, call->source_client))
-		return site_refuse(site, RM_ERR_INVALID_CLIENT, "an object of another vGPU or user");
+		return site_refuse(site, RM_ERR_INVALID_CLIENT, "the object belongs to another vGPU or user");
 	if (call->object && ledger_find(ledger, call->client, call->object))
 		return site_refuse(site, RM_ERR_INSERT_DUPLICATE_NAME, "a handle that is in use");
 	if (source && (source->kind == RM_KIND_CHANNEL || source->kind == RM_KIND_DOORBELL))
@@ -178,7 +180,7 @@ struct answer site_duplicate(struct site *site)
 	return RETURN(-ENOMEM);
 }
 
-/* The control with the driver's file in place of the program's. */
+/* Make the control with the driver's file in place of the program's descriptor. */
 static int perform_with_file(struct site *site)
 {
 	uint8_t *at = site->params.now + site->control->fd_at;
@@ -196,8 +198,9 @@ static bool has_file(const struct site *site)
 	return site->named && site->named->kind == DEVICE_FILE_CONTROL && site->named->fd >= 0;
 }
 
-/* The file keeps what is exported into it, one object an index. A second one there is refused, by the driver too: an import
- * of the first would be taken for the second. 1: it is kept now; 0: there is nothing to keep; -errno. */
+/* The file keeps a reference to exported memory, one object for each index. A second object at an index is
+ * refused, also by the driver: an import of the first would be recorded as the second. Returns 1 if a
+ * reference was taken, 0 if there is no memory to keep, or -errno. */
 static int keep_export(struct site *site, uint32_t handle, uint32_t index)
 {
 	const struct ledger_object *object = ledger_find(site->warden->ledger, site->call.client, handle);
@@ -212,7 +215,9 @@ static int keep_export(struct site *site, uint32_t handle, uint32_t index)
 
 static struct answer refuse_export(struct site *site, int rc)
 {
-	return rc == -EBUSY ? site_refuse(site, RM_ERR_STATE_IN_USE, "an export over another") : RETURN(rc);
+	return rc == -EBUSY ? site_refuse(site, RM_ERR_STATE_IN_USE,
+					  "the file has an export at this index already")
+			    : RETURN(rc);
 }
 
 static struct answer export_one(struct site *site)
@@ -228,7 +233,7 @@ static struct answer export_one(struct site *site)
 	return RETURN(rc);
 }
 
-/* What the driver refuses may have been exported in part: it stays charged until the file is closed. */
+/* If the driver fails, it may have exported a part: the memory stays charged until the file is closed. */
 static struct answer export_many(struct site *site)
 {
 	uint16_t count = get16(site, EXPORTS_COUNT_AT), index = get16(site, EXPORTS_INDEX_AT);
@@ -249,7 +254,7 @@ struct answer site_export(struct site *site)
 		return site_status(site, RM_ERR_INVALID_ARGUMENT);
 	if (site->named->is_linked)
 		return site_refuse(site, RM_ERR_STATE_IN_USE,
-				   "an export into a control file that others are tied to");
+				   "an export into a file with which others are registered");
 	return is_one ? export_one(site) : export_many(site);
 }
 
@@ -262,7 +267,7 @@ static bool record_import(struct site *site, uint32_t parent, uint32_t handle, u
 		    : ledger_add(ledger, site->call.client, parent, handle, 0, RM_KIND_OTHER, 0) != NULL;
 }
 
-/* An object that the driver has made and the ledger cannot take must not stay. */
+/* Frees an object that the driver has made and the ledger cannot record. */
 static struct answer undo_import(struct site *site, uint32_t handle)
 {
 	site->call.object = handle;
@@ -314,7 +319,8 @@ static struct answer import_many(struct site *site)
 	return RETURN(0);
 }
 
-/* Memory that another process of the vGPU has exported into a file. A file of anybody else is none of ours. */
+/* Imports memory that another process of the vGPU has exported into a file. A file of another vGPU is unknown
+ * here. */
 struct answer site_import(struct site *site)
 {
 	bool is_one = site->call.class_id == RM_CTRL_IMPORT_OBJECT_FROM_FD;

@@ -19,18 +19,19 @@ enum {
 	CARD_INFO_COUNT = 32,
 	CARD_INFO_GPU_ID = 16,
 	CARD_INFO_MINOR = 56,
-	/* NVOS33 flags as libcuda sends them (recorded): write-only for a doorbell, read and write for memory. */
+	/* NVOS33 flags as libcuda sends them (recorded): write-only for a doorbell, read and write for
+	 * memory. */
 	MAP_FLAGS_BELL = 0x80002,
 	MAP_FLAGS_MEMORY = 0xc0000,
 	MAP_FLAG_READ_ONLY = 1,
 	/* NVOS32 attributes: in host memory (26:25 = 1), 4 KiB pages (24:23 = 1), cached (31:29 = 1). */
 	HOST_MEMORY_ATTR = 1 << 29 | 1 << 25 | 1 << 23,
-	HOST_MEMORY_ATTR2 = 2 << 2, /* not in the GPU's cache; the word after */
-	READ_ONLY_ATTR2 = 1 << 22,  /* for user space; of event buffers the driver asks it */
-	MEMORY_OWNER_AT = 0,	    /* NV_MEMORY_ALLOCATION_PARAMS: any number that is not the driver's own */
+	HOST_MEMORY_ATTR2 = 2 << 2, /* not in the GPU's cache; in the next word */
+	READ_ONLY_ATTR2 = 1 << 22,  /* for user space; the driver requires it for event buffers */
+	MEMORY_OWNER_AT = 0,	    /* NV_MEMORY_ALLOCATION_PARAMS: any number that the driver does not use */
 	SHARE_WITH_CLIENT = 3,	    /* RS_SHARE_TYPE_CLIENT */
-	SHARE_REVOKE = 1,	    /* remove from them: rs_access.h */
-	SHARE_COMPOSE = 4,	    /* add to the policies that are there */
+	SHARE_REVOKE = 1,	    /* remove from the policies: rs_access.h */
+	SHARE_COMPOSE = 4,	    /* add to the existing policies */
 	FB_TOTAL_INDEX = 0x08,
 	GID_BINARY = 2,
 };
@@ -62,7 +63,8 @@ int own_control(struct nv *nv, uint32_t object, uint32_t cmd, void *params, uint
 	return rc ? rc : (int)arg.status;
 }
 
-/* Map an object of ours. A mapping is prepared on a file of its own, which can then go. */
+/* Map an object of the GPU server. The mapping is prepared on a temporary file, which can be closed
+ * afterwards. */
 static int own_map(struct nv *nv, uint32_t memory, uint64_t bytes, uint32_t flags, int prot, bool is_vidmem,
 		   void **at)
 {
@@ -97,11 +99,12 @@ void own_free(struct nv *nv, uint32_t handle)
 	struct rm_arg_free arg = { .client = nv->client, .parent = OWN_DEVICE, .object = handle };
 
 	if (nv->transport->call(nv->control_fd, RM_ESC_FREE, &arg, sizeof(arg)) || arg.status)
-		bf_log(BF_LOG_WARN, "object %x of ours was not freed, status 0x%x", handle, arg.status);
+		bf_log(BF_LOG_WARN, "object %x of the GPU server was not freed, status 0x%x", handle,
+		       arg.status);
 }
 
-/* The driver lets a process duplicate only what its own clients made; but the owner's control file may share an
- * object with one client more. `through` is that file. */
+/* The driver lets a process duplicate only objects of its own clients. But the owner can share an object with
+ * another client through the owner's control file, which is `through`. */
 static int share_and_dup(const struct nv *nv, int through, uint32_t owner, uint32_t object, int into,
 			 struct rm_arg_dup *dup, struct bf_error *err)
 {
@@ -125,7 +128,8 @@ static int share_and_dup(const struct nv *nv, int through, uint32_t owner, uint3
 	return 0;
 }
 
-/* One name is enough: whoever has the client's control file could make another. */
+/* One handle is enough. While the page is shared, any process that has the client's control file could make
+ * another. */
 static void unshare(const struct nv *nv, uint32_t object, uint32_t with)
 {
 	struct rm_arg_share share = { .client = nv->client,
@@ -136,11 +140,11 @@ static void unshare(const struct nv *nv, uint32_t object, uint32_t with)
 				      .action = SHARE_COMPOSE | SHARE_REVOKE };
 
 	if (nv->transport->call(nv->control_fd, RM_ESC_SHARE, &share, sizeof(share)) || share.status)
-		bf_log(BF_LOG_WARN, "object %x of ours is still shared with client %x, status 0x%x", object,
-		       with, share.status);
+		bf_log(BF_LOG_WARN, "object %x of the GPU server is still shared with client %x, status 0x%x",
+		       object, with, share.status);
 }
 
-/* Our duplicate keeps the memory alive, so that looking at it stays safe whatever the program frees. */
+/* The duplicate keeps the memory allocated, so reading it stays safe whatever the program frees. */
 int nv_view(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
 	    bool is_vidmem, struct device_view *view, struct bf_error *err)
 {
@@ -181,14 +185,14 @@ int own_host_memory(struct nv *nv, uint64_t bytes, bool is_read_only, struct dev
 	*memory = (struct device_view){ .bytes = bytes, .handle = own_next_handle(nv) };
 	rc = own_alloc(nv, OWN_DEVICE, memory->handle, 0x3e, params, layout->memory_size);
 	if (rc)
-		return bf_fail(err, EIO, "the driver gives no page (0x%x)", (unsigned)rc);
+		return bf_fail(err, EIO, "the driver does not allocate host memory (0x%x)", (unsigned)rc);
 	rc = own_map(nv, memory->handle, bytes, MAP_FLAGS_MEMORY | (is_read_only ? MAP_FLAG_READ_ONLY : 0),
 		     is_read_only ? PROT_READ : PROT_READ | PROT_WRITE, false, &memory->base);
 	if (!rc)
 		return 0;
 	own_free(nv, memory->handle);
 	memory->base = NULL;
-	return bf_fail(err, EIO, "a page of ours cannot be mapped (%d)", rc);
+	return bf_fail(err, EIO, "host memory cannot be mapped (%d)", rc);
 }
 
 int nv_page_new(struct device *device, struct device_view *page, struct bf_error *err)
@@ -224,7 +228,7 @@ int nv_use_of(struct device *device, pid_t pid, struct device_use *use)
 	if (rc)
 		return rc < 0 ? rc : -EIO;
 	use->own_bytes = bf_get64(entry + layout->pid_info_private) +
-			  bf_get64(entry + layout->pid_info_owned);
+			 bf_get64(entry + layout->pid_info_owned);
 	use->imported_bytes = bf_get64(entry + layout->pid_info_duped);
 	return 0;
 }
@@ -238,7 +242,7 @@ void nv_close(struct device *device)
 	if (nv->device.gpu_fd >= 0)
 		close(nv->device.gpu_fd);
 	if (nv->control_fd >= 0)
-		close(nv->control_fd); /* the client and all its objects go with it */
+		close(nv->control_fd); /* the driver frees the client and all its objects */
 	if (nv->connection >= 0)
 		close(nv->connection);
 	free(nv);
@@ -258,16 +262,17 @@ static const struct rm_layout *choose_layout(const char *version, bool any_drive
 	}
 	if (!any_driver) {
 		bf_fail(err, ENOTSUP,
-			"driver %s: its series is not known; known are %s; --any-driver takes the nearest layout at your risk",
+			"driver %s: its series is not known; known are %s; --any-driver uses the "
+			"nearest layout at your risk",
 			version, known);
 		return NULL;
 	}
-	bf_log(BF_LOG_WARN, "driver %s is unknown; going by the layout of series %s, as --any-driver says",
+	bf_log(BF_LOG_WARN, "driver %s is unknown; using the layout of series %s because of --any-driver",
 	       version, last->series);
 	return last;
 }
 
-/* Which GPU id, and which device instance, is /dev/nvidiaN. */
+/* The GPU ID and the device instance of /dev/nvidiaN. */
 static int find_instance(struct nv *nv, struct bf_error *err)
 {
 	const struct rm_layout *layout = nv->device.layout;
@@ -294,7 +299,8 @@ static int find_instance(struct nv *nv, struct bf_error *err)
 		own_control(nv, nv->client, RM_CTRL_ROOT_ATTACH_IDS, attach, sizeof(attach));
 		rc = own_control(nv, nv->client, RM_CTRL_ROOT_GET_ID_INFO_V2, info, layout->id_info_v2_size);
 		if (rc)
-			return bf_fail(err, EIO, "GPU %u: the driver does not say which device it is (0x%x)",
+			return bf_fail(err, EIO,
+				       "GPU %u: the driver does not report its device instance (0x%x)",
 				       nv->device.index, (unsigned)rc);
 		memcpy(&nv->device.instance, info + layout->id_info_v2_device_instance, sizeof(uint32_t));
 		return 0;
@@ -302,7 +308,7 @@ static int find_instance(struct nv *nv, struct bf_error *err)
 	return nv->transport->open_failed(nv, (int)nv->device.index, ENODEV, err);
 }
 
-/* Where the driver does not tell it, nothing is checked by it. */
+/* If the driver does not report the UUID, it is not checked. */
 static void learn_uuid(struct nv *nv)
 {
 	struct { /* NV2080_CTRL_GPU_GET_GID_INFO_PARAMS */
@@ -331,22 +337,22 @@ static int make_objects(struct nv *nv, struct bf_error *err)
 	if (!rc)
 		rc = own_alloc(nv, OWN_DEVICE, OWN_SUBDEVICE, 0x2080, &subdevice, sizeof(subdevice));
 	if (rc)
-		return bf_fail(err, EIO, "GPU %u: the driver gives no device (0x%x)", nv->device.index,
-			       (unsigned)rc);
+		return bf_fail(err, EIO, "GPU %u: the driver does not allocate a device (0x%x)",
+			       nv->device.index, (unsigned)rc);
 	rc = -1;
 	for (unsigned i = 0; rc && i < sizeof(bells) / sizeof(bells[0]); i++)
 		rc = own_alloc(nv, OWN_SUBDEVICE, OWN_BELL, bells[i], NULL, 0);
 	if (!rc)
 		rc = own_map(nv, OWN_BELL, BELL_BYTES, MAP_FLAGS_BELL, PROT_WRITE, true, &bell);
 	if (rc)
-		return bf_fail(err, EIO, "GPU %u: the driver gives no doorbell (0x%x)", nv->device.index,
-			       (unsigned)rc);
+		return bf_fail(err, EIO, "GPU %u: the driver does not allocate a doorbell (0x%x)",
+			       nv->device.index, (unsigned)rc);
 	nv->device.bell = bell;
 	learn_uuid(nv);
 	memcpy(fb, fb_query, sizeof(fb_query));
 	rc = own_control(nv, OWN_SUBDEVICE, RM_CTRL_FB_GET_INFO_V2, fb, layout->fb_info_size);
 	if (rc)
-		return bf_fail(err, EIO, "GPU %u: the driver does not tell its memory (0x%x)",
+		return bf_fail(err, EIO, "GPU %u: the driver does not report the size of its memory (0x%x)",
 			       nv->device.index, (unsigned)rc);
 	memcpy(fb_query, fb, sizeof(fb_query));
 	nv->device.mem_bytes = (uint64_t)fb_query[2] << 10;
@@ -362,10 +368,12 @@ static int setup(struct nv *nv, struct bf_error *err)
 	if (nv->control_fd < 0)
 		return nv->transport->open_failed(nv, NV_MINOR_CONTROL, -nv->control_fd, err);
 	rc = nv->transport->call(nv->control_fd, RM_ESC_ALLOC, &root, sizeof(root));
-	if (rc == -EPERM) /* the software GPU takes calls of supervised programs from their supervisor only */
+	/* The software GPU accepts calls of supervised programs from their supervisor only. */
+	if (rc == -EPERM)
 		return bf_fail(err, EBUSY, "this program is supervised already; one belfry run is enough");
 	if (rc || root.status)
-		return bf_fail(err, EIO, "the driver gives no client (%d, status 0x%x)", rc, root.status);
+		return bf_fail(err, EIO, "the driver does not allocate a client (%d, status 0x%x)", rc,
+			       root.status);
 	nv->client = root.object;
 	rc = find_instance(nv, err);
 	if (rc)

@@ -1,4 +1,4 @@
-/* The kernel's own driver: character devices in /dev. */
+/* The kernel driver: character devices in /dev. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static int kernel_open_failed(const struct nv *nv, int minor, int error, struct 
 	(void)nv;
 	path_of(minor, path, sizeof(path));
 	if (error == ENOENT || error == ENXIO || error == ENODEV)
-		return bf_fail(err, error, "%s: no NVIDIA GPU is here; belfry info tells what was found",
+		return bf_fail(err, error, "%s: there is no NVIDIA GPU; belfry info shows what was found",
 			       path);
 	if (error == EACCES || error == EPERM)
 		return bf_fail(err, error,
@@ -107,7 +107,7 @@ static int kernel_open_kind(struct device *device, enum device_file kind)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The owner opens it: what it opens takes no ioctl (proxy_forbid_ioctls). */
+/* The owner proxy opens the file, so it accepts no ioctl (proxy_forbid_ioctls). */
 static int kernel_open_for_map(struct device *device, struct proxy *owner, enum device_file kind)
 {
 	char path[32];
@@ -145,7 +145,8 @@ static int kernel_adopt(struct device *device, struct proxy *owner, struct bf_er
 {
 	(void)device;
 	(void)err;
-	proxy_forbid_ioctls(owner); /* where the kernel can: docs/security.md says what is open otherwise */
+	/* An old kernel cannot do it: docs/security.md describes the risk. */
+	proxy_forbid_ioctls(owner);
 	return 0;
 }
 
@@ -161,7 +162,7 @@ static unsigned find_major(const char *name)
 	return 0;
 }
 
-/* The module may be loaded by the first program that needs it, long after us. */
+/* The module may be loaded later, by the first program that needs it. */
 static bool is_uvm(struct nv *nv, unsigned number)
 {
 	unsigned uvm = atomic_load_explicit(&nv->uvm_major, memory_order_relaxed);
@@ -179,7 +180,7 @@ static enum device_file kernel_classify(struct device *device, const struct stat
 
 	if (!S_ISCHR(st->st_mode))
 		return DEVICE_FILE_NONE;
-	/* Display memory is device memory that is counted nowhere: no vGPU has a display. */
+	/* Display memory is device memory that is not counted: no vGPU has a display. */
 	if (major(st->st_rdev) == DRM_MAJOR)
 		return DEVICE_FILE_OTHER_GPU;
 	if (major(st->st_rdev) != NV_MAJOR)
@@ -200,7 +201,7 @@ static int kernel_load(struct device *device, struct device_load *load)
 	return nv->nvml ? nvml_load(nv->nvml, load) : -ENOTSUP;
 }
 
-/* An event for errors of any program's channels, on a file of its own. */
+/* Enable an event for channel errors of all programs, on its own file. */
 static int watch_faults(struct nv *nv, int fd)
 {
 	struct {
@@ -221,7 +222,7 @@ static int watch_faults(struct nv *nv, int fd)
 	return rc ? rc : own_control(nv, OWN_SUBDEVICE, RM_CTRL_SET_NOTIFICATION, &on, sizeof(on));
 }
 
-/* Without it faults are found all the same, but not all of those of programs that end at once. */
+/* Without the event, some faults of programs that end at once are missed. */
 static void open_faults(struct nv *nv)
 {
 	int fd = kernel_open(nv, NV_MINOR_CONTROL), rc = fd < 0 ? fd : watch_faults(nv, fd);
@@ -230,23 +231,24 @@ static void open_faults(struct nv *nv)
 		nv->device.fault_fd = fd;
 		return;
 	}
-	bf_log(BF_LOG_INFO, "GPU %u: the driver does not tell of faults (%d)", nv->device.index, rc);
+	bf_log(BF_LOG_INFO, "GPU %u: the driver does not report faults (%d)", nv->device.index, rc);
 	if (fd >= 0)
 		close(fd);
 }
 
-/* What it says is the Xid, not whose it was. A file that can only be heard from again and again is of no use. */
+/* The event data has the Xid, but not the channel, and is ignored. A file that fails is closed: it would stay
+ * ready. */
 static void kernel_hear_fault(struct device *device)
 {
-	uint32_t said[4];
+	uint32_t data[4];
 	struct { /* NVOS41_PARAMETERS */
-		uint64_t said;
+		uint64_t data;
 		uint32_t has_more, status;
 	} arg = { .has_more = 1 };
 	int rc = 0;
 
 	while (!rc && !arg.status && arg.has_more) {
-		arg.said = (uintptr_t)said;
+		arg.data = (uintptr_t)data;
 		arg.has_more = 0;
 		rc = kernel_ioctl(device->fault_fd, RM_ESC_GET_EVENT_DATA, &arg, sizeof(arg));
 	}
@@ -301,7 +303,7 @@ struct device *device_nv_open(const struct device_options *options, struct bf_er
 	struct nv *nv;
 
 	if (device_nv_version(version, sizeof(version))) {
-		bf_fail(err, ENOENT, "the NVIDIA driver is not loaded; belfry info tells what was found");
+		bf_fail(err, ENOENT, "the NVIDIA driver is not loaded; belfry info shows what was found");
 		return NULL;
 	}
 	nv = nv_new(&transport, &kernel_ops, options->index, err);

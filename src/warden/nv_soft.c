@@ -1,5 +1,5 @@
-/* The software GPU's driver: a process of its own, whose device files are sockets. It takes the calls of supervised
- * programs from their supervisor only. */
+/* The driver of the software GPU: a process whose device files are sockets. It accepts the calls of
+ * supervised programs from their supervisor only. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "warden/nv.h"
 #include "warden/proxy.h"
 
-/* From the connection, not from the folder: a program of the same user can put a socket of its own there, and would then
- * answer the calls of every vGPU. */
+/* From the connection, not from the folder: a program of the same user can replace the socket in the folder,
+ * and would then answer the calls of every vGPU. */
 static int soft_open(const struct nv *nv, int minor)
 {
 	return nv->connection < 0 ? nv->connection : link_open_from(nv->connection, (uint32_t)minor);
@@ -18,7 +18,8 @@ static int soft_open(const struct nv *nv, int minor)
 static int soft_open_failed(const struct nv *nv, int minor, int error, struct bf_error *err)
 {
 	if (error == ENODEV && minor != NV_MINOR_CONTROL)
-		return bf_fail(err, error, "GPU %d: the software GPU has fewer; see gpus= of --soft", minor);
+		return bf_fail(err, error, "GPU %d: the software GPU has fewer GPUs; see gpus= of --soft",
+			       minor);
 	return bf_fail(err, error, "the software GPU in %s does not answer: %s", nv->folder, strerror(error));
 }
 
@@ -83,7 +84,7 @@ static int soft_map_file(struct device *device, struct proxy *owner, int file, u
 	return link_map_file(file, proxy_pid(owner), bytes, offset);
 }
 
-/* What libcuda.so.1 of the software GPU needs besides what it shares with the real one. */
+/* Classes and controls that the software GPU's libcuda.so.1 uses and the real one does not have. */
 static bool soft_permits(uint32_t class_or_control)
 {
 	switch (class_or_control) {
@@ -102,18 +103,19 @@ static int soft_supervise(struct device *device, pid_t root, struct bf_error *er
 	const struct nv *nv = nv_of(device);
 	int rc;
 
-	if (root == 1) /* the software GPU itself is below it */
+	if (root == 1) /* the software GPU is a descendant, too */
 		return bf_fail(
 			err, EINVAL,
-			"belfry is process 1 here, and so above everything; start it under an init, such as "
-			"that of docker run --init");
+			"belfry is process 1 here, the ancestor of all processes; start it under an init, "
+			"such as that of docker run --init");
 	rc = link_supervise(nv->control_fd, root);
 	if (rc == -EACCES)
 		return bf_fail(err, EACCES,
 			       "the software GPU cannot see process %d: /proc hides it; mount /proc "
 			       "without hidepid, or run as root",
 			       root);
-	return rc ? bf_fail(err, -rc, "the software GPU in %s takes no supervisor for process %d: %s",
+	return rc ? bf_fail(err, -rc,
+			    "the software GPU in %s does not accept a supervisor for process %d: %s",
 			    nv->folder, root, strerror(-rc))
 		  : 0;
 }
@@ -157,7 +159,8 @@ static int soft_turns_of(struct device *device, int control_fd, uint32_t client,
 	return (int)count;
 }
 
-/* The engines run a little ahead of the clock or behind it, so a short time can seem more than full. */
+/* The engines run slightly ahead of the clock or behind it, so a short interval can show more than full
+ * load. */
 static uint32_t part_ppm(uint64_t part, double whole)
 {
 	double ppm = (double)part * 1e6 / whole;

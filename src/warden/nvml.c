@@ -1,6 +1,6 @@
-/* NVML's "GPU performance monitoring": running counters of the whole GPU, as samples that only the library can read, and
- * figures for the time between two of them. It takes no counters away from profilers, and needs no rights of its own. The
- * library is looked for when it is needed, and nothing else depends on it. */
+/* NVML's "GPU performance monitoring": counters of the whole GPU, as opaque samples, and metrics for the time
+ * between two samples. It takes no counters away from profilers and needs no privilege. The library is loaded
+ * when it is first needed, and only the load depends on it. */
 #include "warden/nvml.h"
 
 #include <dlfcn.h>
@@ -29,7 +29,7 @@ struct query {
 
 struct nvml {
 	void *library, *device;
-	void *samples[2]; /* the last one, and room for the next */
+	void *samples[2]; /* the last one, and a buffer for the next */
 	bool has_sample;
 	int (*init)(void);
 	int (*shutdown)(void);
@@ -69,7 +69,7 @@ static bool find_functions(struct nvml *nvml)
 	return true;
 }
 
-/* The library numbers devices in an order of its own. */
+/* The library numbers devices in its own order. */
 static bool find_device(struct nvml *nvml, unsigned minor)
 {
 	unsigned count = 0, found;
@@ -145,7 +145,7 @@ int nvml_load(struct nvml *nvml, struct device_load *load)
 		return -EAGAIN;
 	if (nvml->metrics_get(&query) || query.metrics[0].status || query.metrics[1].status)
 		return -ENOTSUP;
-	/* The same sample twice: no time between them. */
+	/* Both samples are the same: no time is between them. */
 	if (isnan(query.metrics[0].percent) || isnan(query.metrics[1].percent))
 		return -EAGAIN;
 	*load = (struct device_load){ .sm_ppm = ppm_of(query.metrics[0].percent),

@@ -1,4 +1,4 @@
-/* How busy the GPU is, by NVIDIA's own library, where it is installed. Private to the room. */
+/* The load of the GPU, read from NVIDIA's own library if it is installed. Private to the module. */
 #ifndef BELFRY_WARDEN_NVML_H
 #define BELFRY_WARDEN_NVML_H
 
@@ -6,7 +6,8 @@
 
 struct nvml;
 
-/* minor: N of nvidiaN. NULL: no library, or one that cannot tell (before Hopper, or too old). */
+/* minor: N of nvidiaN. NULL: there is no library, or it does not report the load (before Hopper, or too
+ * old). */
 struct nvml *nvml_open(unsigned minor);
 void nvml_close(struct nvml *nvml);
 /* See device_ops::load. */

@@ -7,9 +7,9 @@
 #include "base/units.h"
 
 struct pool {
-	pthread_mutex_t lock; /* the last to be taken */
+	pthread_mutex_t lock; /* no other lock is taken under it */
 	struct pool_use use;
-	uint64_t kept_bytes; /* of a move that is under way */
+	uint64_t kept_bytes; /* of a move in progress */
 	bool is_moving;
 };
 
@@ -70,7 +70,8 @@ static int refuse(const struct pool_use *others, uint64_t bytes, struct bf_error
 	if (!others->shared_bytes)
 		return bf_fail(
 			err, ENOSPC,
-			"memory %s cannot be set aside: of the card's %s, %s are set aside for others, %s are left",
+			"memory %s cannot be set aside: of the card's %s, %s are set aside for others, %s "
+			"are left",
 			want, all, taken, left);
 	return bf_fail(
 		err, ENOSPC,
@@ -88,7 +89,7 @@ static int promise(struct pool *pool, const struct pool_change *change, struct b
 	next.promised_bytes = less(next.promised_bytes, change->promised_before);
 	next.shared_bytes = less(next.shared_bytes, change->shared_before);
 	kept = less(kept, grows) + (pool->is_moving ? shrinks : 0);
-	/* Limits that shrink are not in the way of anything, whatever there is. */
+	/* A limit can always be reduced. */
 	if ((grows || change->shared_after > change->shared_before) &&
 	    (change->promised_after > next.total_bytes ||
 	     next.promised_bytes + next.shared_bytes + kept + change->promised_after + change->shared_after >

@@ -1,4 +1,4 @@
-/* The processes of the vGPU. */
+/* The processes of the vGPU that have made driver calls. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include "base/process.h"
 #include "warden/state.h"
 
-enum { EACH_HOLDS = 2 }; /* descriptors of ours */
+enum { EACH_HOLDS = 2 }; /* descriptors that the warden has open for each process */
 
 bool process_has_exited(const struct process *process)
 {
@@ -46,7 +46,7 @@ static struct process *process_new(struct warden *warden, const struct run *run,
 		return NULL;
 	}
 	LIST_INSERT_HEAD(&warden->processes, process, next);
-	bf_log(BF_LOG_DEBUG, "process %d is here", pid);
+	bf_log(BF_LOG_DEBUG, "process %d added", pid);
 	return process;
 }
 
@@ -76,8 +76,8 @@ bool warden_has_processes(struct warden *warden)
 	return has;
 }
 
-/* Whoever called last mostly calls next. A thread with the same memory is the same process, or one that has just been made
- * by vfork. */
+/* The thread that called last often calls next. A thread with the same address space is of the same process,
+ * or was just made by vfork. */
 static struct process *last_process_of(struct warden *warden, pid_t tid)
 {
 	struct process *process = warden->last_tid == tid ? warden->last_process : NULL;
@@ -95,7 +95,7 @@ struct process *process_of(struct warden *warden, const struct run *run, pid_t t
 	if (pid < 0)
 		return NULL;
 	process = process_by_pid(warden, pid);
-	if (process && process_has_exited(process)) { /* the number is somebody else's now */
+	if (process && process_has_exited(process)) { /* its process ID was reused */
 		process_gone(warden, process);
 		process = NULL;
 	}
@@ -105,7 +105,7 @@ struct process *process_of(struct warden *warden, const struct run *run, pid_t t
 	return process;
 }
 
-/* Its files are closed when the last copies of them are, which may be another process's: file.c. */
+/* Its files are closed with their last copies, which another process may have: file.c. */
 void process_gone(struct warden *warden, struct process *process)
 {
 	LIST_REMOVE(process, next);
@@ -119,9 +119,9 @@ void process_gone(struct warden *warden, struct process *process)
 	managed_left(process);
 	if (process->memory_fd >= 0)
 		close(process->memory_fd);
-	close(process->pidfd); /* and with it the epoll entry */
+	close(process->pidfd); /* also removes it from epoll */
 	warden_give_descriptors(warden, EACH_HOLDS);
-	bf_log(BF_LOG_DEBUG, "process %d has gone", process->pid);
+	bf_log(BF_LOG_DEBUG, "process %d removed", process->pid);
 	free(process);
 }
 
@@ -130,7 +130,7 @@ void process_end(struct process *process, const char *why)
 	if (process->is_ending || process_has_exited(process))
 		return;
 	process->is_ending = true;
-	bf_log(BF_LOG_ERROR, "ending process %d: %s", process->pid, why);
+	bf_log(BF_LOG_ERROR, "killing process %d: %s", process->pid, why);
 	bf_pidfd_kill(process->pidfd, SIGKILL);
 }
 

@@ -1,4 +1,4 @@
-/* Runs: the programs that share a listener. */
+/* Runs: the programs that share a seccomp listener. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static int run_add(struct warden *warden, uint32_t number, int listener, const s
 	int rc;
 
 	if (run_by_number(warden, number))
-		return bf_fail(err, EEXIST, "run %u is there already", number);
+		return bf_fail(err, EEXIST, "run %u exists already", number);
 	run = calloc(1, sizeof(*run));
 	if (!run)
 		return bf_fail(err, ENOMEM, "out of memory");
@@ -49,7 +49,7 @@ static int run_add(struct warden *warden, uint32_t number, int listener, const s
 		free(run);
 		return bf_fail(err, -rc, "run %u: its listener cannot be watched: %s", number, strerror(-rc));
 	}
-	/* Wake the thread we answer on this CPU at once (6.6); only an optimisation. */
+	/* Wake an answered thread on the same CPU at once (Linux 6.6); an optimisation. */
 	ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);
 	run->number = number;
 	run->listener = listener;
@@ -91,13 +91,15 @@ void run_gone(struct warden *warden, struct run *run)
 	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
 		if (p->run == run->number)
 			process_cut(p);
-	/* Removed by name: another process may have the listener open as well, and then closing ours would not remove it. */
+	/* Another process may have the listener open too, and then closing it does not remove it from
+	 * epoll. */
 	epoll_ctl(warden->epoll, EPOLL_CTL_DEL, run->listener, NULL);
 	close(run->listener);
 	free(run);
 }
 
-/* The thread in warden_work may be in the middle of a call of the run's; what it waits for is ended, so it soon is not. */
+/* The thread in warden_work may be handling a call of the run. The access proxy is killed, so that the call
+ * does not wait for the program. */
 static void wait_until_unused(struct warden *warden, const struct run *run)
 {
 	while (warden->busy_run == run) {
@@ -126,7 +128,7 @@ void warden_end_run(struct warden *warden, uint32_t number, const char *why)
 	run = run_by_number(warden, number);
 	if (run)
 		wait_until_unused(warden, run);
-	run = run_by_number(warden, number); /* it may have ended by itself meanwhile */
+	run = run_by_number(warden, number); /* it may have ended meanwhile */
 	if (run)
 		run_gone(warden, run);
 	pthread_mutex_unlock(&warden->lock);

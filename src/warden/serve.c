@@ -1,5 +1,5 @@
-/* Notifications are received, handled and answered; the ends of processes and files are noticed. All of it runs in the
- * thread that calls warden_work. */
+/* Receives, handles and answers notifications, and handles the ends of processes and files. All of it runs in
+ * the thread that calls warden_work. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +31,9 @@ static void send_answer(const struct run *run, uint64_t id, struct answer answer
 		response.error = (int)answer.value;
 	else
 		response.val = answer.value;
-	/* ENOENT: it was killed meanwhile. */
+	/* ENOENT: the caller was killed meanwhile. */
 	if (ioctl(run->listener, SECCOMP_IOCTL_NOTIF_SEND, &response) < 0 && errno != ENOENT)
-		bf_log(BF_LOG_WARN, "an answer was not taken: %s", strerror(errno));
+		bf_log(BF_LOG_WARN, "a notification could not be answered: %s", strerror(errno));
 }
 
 static void log_call(const struct site *site, struct answer answer)
@@ -42,7 +42,7 @@ static void log_call(const struct site *site, struct answer answer)
 
 	bf_log(BF_LOG_DEBUG, "%d: call 0x%02x client %x parent %x object %x 0x%x: %s %ld status 0x%x",
 	       site->process->pid, call->nr, call->client, call->parent, call->object, call->class_id,
-	       answer.kind == ANSWER_CONTINUE ? "passed" : "answered", answer.value, site_status_of(site));
+	       answer.kind == ANSWER_CONTINUE ? "continued" : "answered", answer.value, site_status_of(site));
 }
 
 static struct continued_call facts_of(const struct site *site)
@@ -57,7 +57,7 @@ static struct continued_call facts_of(const struct site *site)
 					.is_prepared = site->is_put || site->is_in_place };
 }
 
-/* Whether the kernel may make the call itself. */
+/* Whether the list allows the kernel to make the call itself. */
 static bool may_continue(const struct site *site)
 {
 	struct continued_call call = facts_of(site);
@@ -65,7 +65,7 @@ static bool may_continue(const struct site *site)
 	return continued_find(site->warden->device->layout, &call);
 }
 
-/* What the handlers have decided is not enough: the list has the last word. */
+/* A handler may only continue calls that are on the list. */
 static struct answer continue_call(const struct site *site)
 {
 	struct warden *warden = site->warden;
@@ -80,14 +80,14 @@ static struct answer continue_call(const struct site *site)
 	warden->refusals++;
 	pthread_mutex_unlock(&warden->lock);
 	bf_log(BF_LOG_ERROR,
-	       "thread %u: system call %d (0x%x) is not on the list of calls that go on; refused",
+	       "thread %u: system call %d (0x%x) refused: it is not on the list of continued calls",
 	       site->request->pid, call.nr, call.cmd);
 	return RETURN(-EPERM);
 }
 
-/* A call on a file that does not take the driver's calls, at least when we looked: another thread may put one that
- * does in its place before the kernel looks. So a call that would mean something to the driver does not go on;
- * to any other file it means nothing, and this is what the kernel would say. */
+/* A call on a file that accepted no driver calls when it was examined. Another thread may put a driver file
+ * in its place before the kernel makes the call. So a call that the driver accepts is not continued. On any
+ * other file the kernel would return ENOTTY. */
 static struct answer other_file(struct site *site)
 {
 	struct warden *warden = site->warden;
@@ -98,14 +98,15 @@ static struct answer other_file(struct site *site)
 	pthread_mutex_lock(&warden->lock);
 	warden->refusals++;
 	pthread_mutex_unlock(&warden->lock);
-	bf_log(BF_LOG_INFO, "thread %u: ioctl 0x%x on a file that does not take it refused", request->pid,
+	bf_log(BF_LOG_INFO, "thread %u: ioctl 0x%x refused: the file does not accept it", request->pid,
 	       (uint32_t)request->data.args[1]);
 	return RETURN(-ENOTTY);
 }
 
-/* A call on a file that /proc does not show us: none is open there, or the program is one that we may not look at: it hides
- * (PR_SET_DUMPABLE), or is another user's and we have no CAP_SYS_PTRACE. The file may be the device's, so nothing goes on
- * that would mean something to the driver. */
+/* A call on a file that cannot be examined in /proc: the descriptor is not open, or the warden may not
+ * examine the program. The program is not dumpable (PR_SET_DUMPABLE), or belongs to another user and the GPU
+ * server has no CAP_SYS_PTRACE. The file may be a device file, so a call that the driver accepts is not
+ * continued. */
 static struct answer unseen_file(struct site *site)
 {
 	struct warden *warden = site->warden;
@@ -118,14 +119,14 @@ static struct answer unseen_file(struct site *site)
 	warden->refusals++;
 	pthread_mutex_unlock(&warden->lock);
 	bf_log(site->run->has_hidden ? BF_LOG_DEBUG : BF_LOG_WARN,
-	       "thread %u: a call on a file that cannot be looked at is refused: %s; it hides, or belfryd "
-	       "lacks CAP_SYS_PTRACE",
+	       "thread %u: a call on a file that cannot be examined is refused: %s; the program is not "
+	       "dumpable, or belfryd lacks CAP_SYS_PTRACE",
 	       site->request->pid, strerror(site->unseen));
 	site->run->has_hidden = true;
 	return RETURN(-EACCES);
 }
 
-/* Decide, under the lock. While the vGPU is stopped its calls wait. */
+/* Call the handler under the lock. While the vGPU is stopped, its calls are deferred. */
 static struct answer decide(struct site *site, struct answer (*handler)(struct site *site))
 {
 	struct warden *warden = site->warden;
@@ -149,7 +150,7 @@ static struct answer device_ioctl(struct site *site)
 		site->file = site_adopt(site, site->fd, site->kind, &rc);
 	if (!rc)
 		rc = site->kind == DEVICE_FILE_MANAGED ? site_fetch_managed(site) : site_fetch(site);
-	/* If the caller died meanwhile, that may have been the memory of another process with its number. */
+	/* If the caller has died, the memory may be of another process with its process ID. */
 	if (!rc && !site_is_waiting(site))
 		return LATER;
 	if (rc)
@@ -160,7 +161,7 @@ static struct answer device_ioctl(struct site *site)
 		answer = RETURN(site->kind == DEVICE_FILE_MANAGED ? managed_perform(site)
 								  : site_perform(site));
 	log_call(site, answer);
-	/* What was done is done, whether the program can be told or not. */
+	/* The call was made, also if its results cannot be written to the program. */
 	if (answer.kind == ANSWER_RETURN && answer.value >= 0 && site_store(site))
 		return RETURN(-EFAULT);
 	return answer;
@@ -224,8 +225,9 @@ static struct process *find_process(struct warden *warden, struct run *run, pid_
 	return process;
 }
 
-/* Any process of the run may open files: it becomes one of the vGPU's when it opens a device's, or keeps us waiting. Where a
- * helper reads its memory for us the program opens all files itself. */
+/* Any process of the run may open files. It becomes a process of the vGPU when it opens a device file, or
+ * when its memory does not answer in time. If the supervisor reads memory through warden_reach, the program
+ * opens all files itself. */
 static struct answer open_call(struct site *site)
 {
 	uint64_t start_ns = bf_now_ns();
@@ -237,7 +239,7 @@ static struct answer open_call(struct site *site)
 		site->process = find_process(site->warden, site->run, (pid_t)site->request->pid);
 		pthread_mutex_lock(&site->warden->lock);
 		if (site->process)
-			process_end(site->process, "its memory does not answer");
+			process_end(site->process, "its memory does not answer in time");
 		pthread_mutex_unlock(&site->warden->lock);
 	}
 	if (kind == DEVICE_FILE_NONE)
@@ -285,7 +287,7 @@ static struct answer handle(struct warden *warden, struct run *run, const struct
 	return answer.kind == ANSWER_CONTINUE ? continue_call(&site) : answer;
 }
 
-/* One notification. If its caller was killed since it was reported, there is none. */
+/* Handle one notification. There is none if its caller was killed meanwhile. */
 static void work_one(struct warden *warden, struct run *run)
 {
 	struct seccomp_notif request;
@@ -299,7 +301,7 @@ static void work_one(struct warden *warden, struct run *run)
 		send_answer(run, request.id, answer);
 }
 
-/* Nobody frees the run until it is given back. */
+/* The run is not freed until unuse_run. */
 static void use_run(struct warden *warden, struct run *run)
 {
 	warden->busy_run = run;
@@ -329,7 +331,7 @@ static void work_run(struct warden *warden, const struct epoll_event *event)
 	pthread_mutex_unlock(&warden->lock);
 }
 
-/* The last copy of a device file is closed, or there is an event on one. */
+/* The last copy of a device file was closed, or an event is pending on one. */
 static void work_file(struct warden *warden, const struct epoll_event *event)
 {
 	struct devfile *file;
@@ -356,7 +358,8 @@ static void work_process(struct warden *warden, const struct epoll_event *event)
 	pthread_mutex_unlock(&warden->lock);
 }
 
-/* Calls that waited are handled from their beginning. One that has to wait again is put behind them. */
+/* Deferred calls are handled from their beginning. A call that must wait again goes to the end of the
+ * queue. */
 static void work_deferred(struct warden *warden)
 {
 	struct deferred *waiting;
@@ -388,9 +391,9 @@ bool warden_work(struct warden *warden)
 	int count = epoll_wait(warden->epoll, events, WORK_AT_ONCE, 0);
 	bool has_runs, is_empty;
 
-	/* Files first: a program that closes one and then asks for memory finds what the file had free, as with the driver
-	 * itself. Then notifications: they may name the processes whose end is reported here. What an event is of may have
-	 * gone since, so it is looked up. */
+	/* Files first: when a program closes a file and then allocates memory, the memory of the file is
+	 * free, as with the driver alone. Then notifications: they may come from processes whose end is
+	 * reported here. The object of an event may be gone by now, so it is looked up. */
 	for (int i = 0; i < count; i++)
 		work_file(warden, &events[i]);
 	for (int i = 0; i < count; i++)
@@ -402,7 +405,7 @@ bool warden_work(struct warden *warden)
 	has_runs = !LIST_EMPTY(&warden->runs);
 	is_empty = !has_runs && LIST_EMPTY(&warden->processes);
 	pthread_mutex_unlock(&warden->lock);
-	/* Copies of files may be elsewhere, where they are of no use. */
+	/* Copies of the files may exist in other processes, which cannot use them. */
 	while (is_empty && !LIST_EMPTY(&warden->files))
 		devfile_gone(warden, LIST_FIRST(&warden->files));
 	return has_runs;

@@ -1,7 +1,8 @@
-/* Stand-ins. A notified mmap cannot be given another file, but the descriptor it names can be changed before it goes on: a
- * file of ours takes its place. It stays there: most programs close it at once, and whatever is done with it later is
- * looked at as with any other file. The program's own file is kept, as long as the process lives or the descriptor is not
- * used for another map: the last copy of it may be this one, and closing it would end what it stands for. */
+/* Stand-ins. A notified mmap cannot be given another file, but the descriptor that it names can be replaced
+ * before the kernel continues the call. A file of the warden takes its place and stays there. Most programs
+ * close it at once; later calls on it are handled as on any other file. The program's own file is kept open
+ * until the process ends or the descriptor is used for another mapping: it may be the last copy, and closing
+ * it would free the objects of the file. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ static void forget(struct process *process, int as_fd)
 			standin_free(process->warden, s);
 }
 
-/* A file that is not one of ours has nothing that would have to be kept, but for a GPU's with events. */
+/* A file that the warden does not know has nothing to keep, except a GPU file with events. */
 static bool needs_keeping(const struct site *site)
 {
 	if (site->file || site->kind != DEVICE_FILE_GPU)
@@ -33,7 +34,7 @@ static bool needs_keeping(const struct site *site)
 	return site->fd >= PROCESS_FILES || site->process->event_files[site->fd / 64] >> site->fd % 64 & 1;
 }
 
-/* Take hold of the program's own file. Without the lock. */
+/* Keep the program's own file open. Without the lock. */
 static int keep_file(struct site *site, struct standin **kept)
 {
 	struct warden *warden = site->warden;
@@ -59,7 +60,8 @@ static int keep_file(struct site *site, struct standin **kept)
 	return 0;
 }
 
-/* What can fail comes first: once the descriptor is changed, the kept file may be the last copy of the program's own. */
+/* Steps that can fail come first: once the descriptor is replaced, the kept file may be the last copy of the
+ * program's own. */
 int standin_put(struct site *site)
 {
 	struct process *process = site->process;

@@ -1,5 +1,6 @@
-/* The driver's event buffer of context switches: two pieces of memory of ours, which it fills and we may only read. No
- * privilege is checked for it, but with less than CAP_SYS_ADMIN the records of other users name nobody. */
+/* The driver's event buffer of context switches: two memory objects of the GPU server, which the driver
+ * writes and user space can only read. The driver checks no privilege, but without CAP_SYS_ADMIN the records
+ * of other users have no process ID. */
 #include "warden/turns.h"
 
 #include <assert.h>
@@ -13,15 +14,15 @@
 #include "warden/turns_parse.h"
 
 enum {
-	RECORDS = 1 << 14, /* at two a turn; two busy programs made 354 turns a second */
+	RECORDS = 1 << 14, /* two for each turn; two busy programs made 354 turns a second */
 	HEADER_BYTES = 4096,
 	CLASS_EVENT_BUFFER = 0x90cd,
-	DETAIL_SIMPLE = 1, /* what user space gets in any case: a context starts, and has been saved */
+	DETAIL_SIMPLE = 1, /* what user space gets in any case: a context was restored, or saved */
 	KEEP_OLDEST = 1,
 	CLOCK_TRIES = 5,
 	CLOCK_AGAIN_NS = 1000000000,
-	CLOCK_DRIFT_PPM = 100, /* assumed, of the GPU's clock against ours: crystals do not differ by more */
-	CLOCK_JUMP_NS = 1000000, /* between two measurements: no drift, the GPU's clock was set */
+	CLOCK_DRIFT_PPM = 100,	 /* assumed, of the GPU's clock against the host's; crystals differ by less */
+	CLOCK_JUMP_NS = 1000000, /* a larger change is no drift: the GPU's clock was set */
 };
 
 struct buffer_params { /* NV_EVENT_BUFFER_ALLOC_PARAMETERS */
@@ -46,13 +47,14 @@ struct turns {
 	uint32_t buffer; /* 0: none */
 	uint32_t reported_get;
 	struct turns_parser parser;
-	uint64_t ahead_ns;    /* our clock less the GPU's; wraps, as unsigned numbers may */
-	uint64_t bracket_ns;  /* half of how long the question took */
-	uint64_t measured_ns; /* when; our clock */
-	uint64_t last_end_ns; /* of the last turn that was told */
+	uint64_t ahead_ns;    /* the host's clock minus the GPU's; unsigned arithmetic may wrap */
+	uint64_t bracket_ns;  /* half of the duration of the query */
+	uint64_t measured_ns; /* by the host's clock */
+	uint64_t last_end_ns; /* of the last turn that was returned */
 };
 
-/* The GPU read its clock at some time between two looks at ours: the shortest of a few questions says it best. */
+/* The GPU reads its clock at some time between two reads of the host's clock. The shortest of a few queries
+ * is the most precise. */
 static int measure_clock(struct turns *turns)
 {
 	uint64_t best_ns = UINT64_MAX, was_ns = turns->ahead_ns, moved_ns;
@@ -74,7 +76,7 @@ static int measure_clock(struct turns *turns)
 	if (moved_ns > UINT64_MAX / 2)
 		moved_ns = -moved_ns;
 	if (turns->measured_ns && moved_ns > CLOCK_JUMP_NS + best_ns) {
-		bf_log(BF_LOG_INFO, "the GPU's clock was set; the turn that is on is not known");
+		bf_log(BF_LOG_INFO, "the GPU's clock was set; the current turn is not known");
 		turns_forget(&turns->parser);
 	}
 	turns->measured_ns = bf_now_ns();
@@ -128,11 +130,11 @@ static int setup(struct turns *turns, struct bf_error *err)
 	rc = bind_buffer(turns, &reason);
 	if (rc)
 		return bf_fail(err, ENOTSUP,
-			       "GPU %u: the driver does not tell its context switches (0x%x, reason %u)",
+			       "GPU %u: the driver does not report context switches (0x%x, reason %u)",
 			       nv->device.index, (unsigned)rc, reason);
 	rc = measure_clock(turns);
 	if (rc)
-		return bf_fail(err, ENOTSUP, "GPU %u: the driver does not tell the GPU's time (0x%x)",
+		return bf_fail(err, ENOTSUP, "GPU %u: the driver does not report the GPU's time (0x%x)",
 			       nv->device.index, (unsigned)rc);
 	return 0;
 }
@@ -149,7 +151,7 @@ struct turns *turns_open(struct device *device, struct bf_error *err)
 	if (!setup(turns, err))
 		return turns;
 	if (err)
-		err->code = ENOTSUP; /* where no memory for it could be had or mapped, too */
+		err->code = ENOTSUP; /* also if memory could not be allocated or mapped */
 	turns_close(turns);
 	return NULL;
 }
@@ -158,7 +160,7 @@ void turns_close(struct turns *turns)
 {
 	if (!turns)
 		return;
-	if (turns->buffer) /* before the memory that the driver writes to */
+	if (turns->buffer) /* before the memory to which the driver writes */
 		own_free(turns->nv, turns->buffer);
 	if (turns->records.base)
 		nv_unview(&turns->nv->device, &turns->records);
@@ -167,7 +169,8 @@ void turns_close(struct turns *turns)
 	free(turns);
 }
 
-/* Into our clock. Two turns may be told by different measurements of it: they do not overlap for that. */
+/* Convert to the host's clock. Two turns may be converted with different measurements; they must not overlap
+ * because of that. */
 static void convert(struct turns *turns, struct device_turn *turn)
 {
 	turn->start_ns += turns->ahead_ns;
@@ -180,7 +183,8 @@ static void convert(struct turns *turns, struct device_turn *turn)
 		turns->last_end_ns = turn->end_ns;
 }
 
-/* Make room. If the driver does not hear it, it is told the next time. */
+/* Tell the driver how far the records were read, so that it can reuse the space. After a failure the next
+ * call tries again. */
 static void report_get(struct turns *turns)
 {
 	uint32_t get[2] = { turns->parser.get, 0 };

@@ -1,5 +1,5 @@
-/* Records of context switches into turns. The engine has one context at a time, so a start and the end that follows it
- * make a turn; everything else is what happens when records are lost, a context dies, or memory holds garbage. */
+/* Makes turns of the records of context switches. The engine has one context at a time, so a start and the
+ * next end make a turn. The rest handles lost records, contexts that die, and garbage in memory. */
 #include "warden/turns_parse.h"
 
 #include <stdatomic.h>
@@ -8,14 +8,15 @@
 enum {
 	PUT_AT = 4,
 	DROPPED_AT = 16,
-	TYPE_V1 = 134, /* the same shape */
+	TYPE_V1 = 134, /* the same layout */
 	TYPE_V2 = 2,
 	TAG_START = 6,		/* restored and running */
 	TAG_END = 7,		/* saved */
-	AHEAD_MAX_NS = 1000000, /* than now: by the two clocks' error, and records that came since */
+	AHEAD_MAX_NS = 1000000, /* of a record, after now_ns: clock error, and newer records */
 	NUMBER_HALF = 1 << 15,
 };
-/* Channels of the kernel's own; and 0 those of other users, if we lack the privilege. Their times are made up. */
+/* The process ID of the kernel's channels. 0: channels of other users, without the privilege to see them. The
+ * times of both are not real. */
 #define PID_KERNEL 0xffffffffu
 
 struct record {
@@ -45,15 +46,16 @@ static bool is_known(const struct record *r)
 	return r->type == TYPE_V2 || r->type == TYPE_V1;
 }
 
-/* The driver moves put before it writes the record (eventbufferproducer.c), so the last one may not be there yet: its
- * place is empty, or has the record of a round before, whose number lies behind by as many as the ring is long. */
+/* The driver advances put before it writes the record (eventbufferproducer.c), so the last record may not be
+ * written yet. Its place is empty, or has the record of the round before, whose number is lower by the length
+ * of the ring. */
 static bool is_written(const struct turns_parser *p, const struct record *r)
 {
 	return is_known(r) && (!p->has_number || (uint16_t)(r->number - p->next_number) < NUMBER_HALF);
 }
 
-/* Every record has the next number, whether there was room for it or not; it has 16 bits, so the header, which counts
- * what there was no room for, says how often it came around. Who is on after a loss is not known. */
+/* Records are numbered consecutively, including the dropped ones. A number has 16 bits; the header's count of
+ * dropped records says how often it wrapped around. After a loss the current context is not known. */
 static void take_number(struct turns_parser *p, uint16_t number)
 {
 	uint16_t missing = p->has_number ? (uint16_t)(number - p->next_number) : (uint16_t)p->dropped;
@@ -67,7 +69,7 @@ static void take_number(struct turns_parser *p, uint16_t number)
 	p->has_number = true;
 }
 
-/* True if there is a turn in *to now. */
+/* True: *to is a turn. */
 static bool end_turn(struct turns_parser *p, uint64_t ns, struct device_turn *to)
 {
 	if (!p->is_on)
@@ -80,17 +82,17 @@ static bool end_turn(struct turns_parser *p, uint64_t ns, struct device_turn *to
 
 static bool take_start(struct turns_parser *p, const struct record *r, struct device_turn *to)
 {
-	bool has_ended = end_turn(p, r->ns, to); /* without a save: it died there */
+	bool has_ended = end_turn(p, r->ns, to); /* without a save: the context died */
 
 	p->on = (struct device_turn){ .pid = (pid_t)r->pid, .context = r->context, .start_ns = r->ns };
 	p->is_on = true;
 	return has_ended;
 }
 
-/* It may name another channel of the group than the start did. */
+/* The end may name another channel of the group than the start. */
 static bool take_end(struct turns_parser *p, const struct record *r, struct device_turn *to)
 {
-	if (p->is_on && p->on.pid != (pid_t)r->pid) { /* both are in doubt */
+	if (p->is_on && p->on.pid != (pid_t)r->pid) { /* neither is reliable */
 		p->is_on = false;
 		p->strange++;
 	}
@@ -165,7 +167,7 @@ size_t turns_parse(struct turns_parser *p, const struct turns_image *image, uint
 	size_t found;
 
 	p->is_empty = false;
-	if (put >= image->count) { /* nothing of it can be believed */
+	if (put >= image->count) { /* the header is invalid */
 		p->strange++;
 		return 0;
 	}

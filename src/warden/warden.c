@@ -1,4 +1,4 @@
-/* A warden is made and freed, and its settings change. */
+/* Making and freeing a warden, and changing its settings. */
 #include "warden/warden.h"
 
 #include <errno.h>
@@ -41,7 +41,8 @@ static void object_gone(void *context, struct ledger_object *object)
 		group_gone(context, object);
 }
 
-/* An equal part for each of many vGPUs: one that takes all it can leaves the others theirs. */
+/* An equal part of the limit for each of VGPUS_AT_ONCE vGPUs, so that one vGPU cannot take the descriptors of
+ * the others. */
 static unsigned descriptors_of_one(void)
 {
 	struct rlimit limit;
@@ -101,7 +102,7 @@ void warden_free(struct warden *warden)
 {
 	if (!warden)
 		return;
-	while (!LIST_EMPTY(&warden->runs)) /* first of all: nobody is reached through them any more */
+	while (!LIST_EMPTY(&warden->runs)) /* first: after this, warden_reach is not used any more */
 		run_gone(warden, LIST_FIRST(&warden->runs));
 	while (!LIST_EMPTY(&warden->processes))
 		process_gone(warden, LIST_FIRST(&warden->processes));
@@ -130,10 +131,10 @@ void warden_wake(struct warden *warden)
 	uint64_t one = 1;
 
 	if (write(warden->wake, &one, sizeof(one)) < 0)
-		bf_log(BF_LOG_DEBUG, "the worker is awake already");
+		bf_log(BF_LOG_DEBUG, "the thread in warden_work is already woken");
 }
 
-/* While the vGPU is stopped, calls that wait for memory wait on with all others. */
+/* While the vGPU is stopped, calls that wait for memory stay deferred like all others. */
 void warden_room_made(struct warden *warden)
 {
 	warden_wake(warden);
@@ -193,7 +194,7 @@ static int apply_to_groups(struct warden *warden, const char *what, struct bf_er
 	     visit.client = LIST_NEXT(visit.client, next))
 		ledger_each(warden->ledger, visit.client->handle, RM_KIND_GROUP, apply_to_group, &visit);
 	if (visit.rc)
-		return bf_fail(err, EIO, "the driver would not set the %s of every channel group (%d)", what,
+		return bf_fail(err, EIO, "the driver did not set the %s of every channel group (%d)", what,
 			       visit.rc);
 	return 0;
 }
@@ -230,7 +231,7 @@ static int set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err)
 		return bf_fail(err, EBUSY, "memory limit %llu: %llu bytes are in use; free some first",
 			       (unsigned long long)bytes, (unsigned long long)ledger_used(warden->ledger));
 	if (bytes > warden->device->mem_bytes)
-		return bf_fail(err, ERANGE, "memory limit %llu: the card has %llu bytes",
+		return bf_fail(err, ERANGE, "memory limit %llu: the GPU has %llu bytes",
 			       (unsigned long long)bytes, (unsigned long long)warden->device->mem_bytes);
 	rc = ledger_set_limit(warden->ledger, bytes, err);
 	if (!rc)

@@ -1,5 +1,5 @@
-/* turns_open and turns_read over a driver that is made up: what is asked of it, how times come out, and that nothing
- * is left when it refuses. */
+/* turns_open and turns_read with a fake driver: the calls that they make, the times that they return, and
+ * that nothing is left when the driver refuses. */
 #include "warden/turns.h"
 
 #include <errno.h>
