@@ -22,24 +22,32 @@ static const char help_text[] =
 	"usage: belfry top [-d SECONDS] [-n COUNT]\n"
 	"\n"
 	"Watch the virtual GPUs: the share of the GPU's time each has had since the last look, and whom it\n"
-	"waits for. In a bar, | is what it is guaranteed and ! what it may have at most. q ends it.\n"
+	"waits for. In a bar, | is what it is guaranteed and ! what it may have at most. On a terminal,\n"
+	"up, down, page up, page down, home and end select and scroll, h lists the keys, and q quits.\n"
 	"\n"
 	"  -d SECONDS  between two looks (1)\n"
 	"  -n COUNT    how many looks (to a terminal as many as you like, otherwise 1); 0: without end\n";
 
-enum { DELAY_LEAST_US = 100000, PLAIN_COLUMNS = 132 };
+/* A terminal that does not tell its size, and output that is not a terminal. */
+enum {
+	DELAY_LEAST_US = 100000,
+	PLAIN_COLUMNS = 132,
+	SCREEN_COLUMNS = 80,
+	SCREEN_ROWS = 24,
+	SIZE_MOST = 10000
+};
 static const char enter_text[] = "\033[?1049h\033[?25l", leave_text[] = "\033[?25h\033[?1049l";
 
 static const int end_signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
 
 struct top {
 	uint64_t delay_us;
-	long count; /* looks still to come; 0: without end */
-	bool is_screen, is_raw;
+	long count;			     /* looks still to come; 0: without end */
+	bool is_terminal, is_screen, is_raw; /* is_screen: a terminal that can place the cursor */
 	struct termios before;
 	int signals;
 	int why; /* what is shown cannot be written: errno; 0: it can */
-	unsigned rows, columns;
+	struct top_view view;
 };
 
 static void put(struct top *top, const char *text, size_t bytes)
@@ -56,16 +64,36 @@ static void put(struct top *top, const char *text, size_t bytes)
 	}
 }
 
+/* What COLUMNS or LINES says, where the terminal does not. */
+static unsigned size_from(const char *variable, unsigned otherwise)
+{
+	const char *text = getenv(variable);
+	long size;
+
+	if (!text || bf_parse_number(variable, text, 1, SIZE_MOST, &size, NULL))
+		return otherwise;
+	return (unsigned)size;
+}
+
 static void measure(struct top *top)
 {
 	struct winsize size = { 0 };
 
-	top->rows = 24;
-	top->columns = PLAIN_COLUMNS;
-	if (!top->is_screen || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_row || !size.ws_col)
-		return;
-	top->rows = size.ws_row;
-	top->columns = size.ws_col;
+	if (top->is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
+		size = (struct winsize){ 0 };
+	top->view.columns = size.ws_col
+				    ? size.ws_col
+				    : size_from("COLUMNS", top->is_terminal ? SCREEN_COLUMNS : PLAIN_COLUMNS);
+	if (top->is_screen)
+		top->view.rows = size.ws_row ? size.ws_row : size_from("LINES", SCREEN_ROWS);
+}
+
+/* A terminal of which nothing is known, or that is known to be dumb, gets plain text. */
+static bool can_place_cursor(void)
+{
+	const char *kind = getenv("TERM");
+
+	return kind && *kind && strcmp(kind, "dumb") != 0;
 }
 
 /* Keys as they are typed, and a screen of our own. */
@@ -95,24 +123,29 @@ static void leave(struct top *top)
 		tcsetattr(STDIN_FILENO, TCSANOW, &top->before);
 }
 
-/* The frame cut to what the screen has. */
+/* What follows a line is erased before the line is written: a terminal whose cursor stands behind the last column would
+ * erase that. */
 static void show_screen(struct top *top, const char *frame)
 {
 	cleanup_free char *text = NULL;
 	size_t bytes = 0;
 	FILE *to = open_memstream(&text, &bytes);
+	unsigned row = 0;
 
 	if (!to)
 		return;
 	fputs("\033[H", to);
-	for (unsigned row = 0; *frame && row < top->rows; row++) {
+	for (; *frame && row < top->view.rows; row++) {
 		size_t length = strcspn(frame, "\n");
+		bool is_selected = (int)row == top->view.selected_line;
 
-		fprintf(to, "%s%.*s\033[K", row ? "\n" : "",
-			(int)(length < top->columns ? length : top->columns), frame);
+		fprintf(to, "%s\033[K%s%.*s%s", row ? "\n" : "", is_selected ? "\033[7m" : "",
+			(int)(length < top->view.columns ? length : top->view.columns), frame,
+			is_selected ? "\033[0m" : "");
 		frame += length + (frame[length] == '\n');
 	}
-	fputs("\033[J", to);
+	if (row < top->view.rows)
+		fputs("\n\033[J", to);
 	if (!fclose(to))
 		put(top, text, bytes);
 }
@@ -125,7 +158,7 @@ static void show(struct top *top, struct json_object *before, struct json_object
 
 	if (!to)
 		return;
-	top_draw(to, before, now, top->columns);
+	top_draw(to, before, now, &top->view);
 	if (fclose(to))
 		return;
 	if (top->is_screen)
@@ -158,19 +191,20 @@ static bool heed_signals(struct top *top)
 	return is_end;
 }
 
-static bool heed_keys(void)
+/* True if it is the end. */
+static bool heed_keys(struct top *top)
 {
-	char keys[16];
-	ssize_t got = read(STDIN_FILENO, keys, sizeof(keys));
+	char bytes[64];
+	ssize_t got = read(STDIN_FILENO, bytes, sizeof(bytes));
+	bool is_end = false;
 
-	for (ssize_t i = 0; i < got; i++)
-		if (keys[i] == 'q' || keys[i] == 'Q')
-			return true;
-	return false;
+	for (ssize_t i = 0; i < got && !is_end; i++)
+		is_end = !top_view_key(&top->view, top_view_byte(&top->view, bytes[i]));
+	return is_end;
 }
 
 /* Until the next look is due; true if there is to be none. What is on the screen is drawn anew when its size has
- * changed. */
+ * changed, or a key was pressed. */
 static bool rest(struct top *top, struct json_object *before, struct json_object *now)
 {
 	uint64_t until_ns = bf_now_ns() + top->delay_us * 1000, now_ns;
@@ -179,13 +213,12 @@ static bool rest(struct top *top, struct json_object *before, struct json_object
 	while ((now_ns = bf_now_ns()) < until_ns) {
 		if (poll(fds, 2, (int)((until_ns - now_ns) / 1000000 + 1)) <= 0)
 			continue;
-		if (fds[0].revents) {
-			if (heed_signals(top))
-				return true;
-			show(top, before, now);
-		}
-		if (fds[1].revents & (POLLHUP | POLLERR) || (fds[1].revents && heed_keys()))
+		if (fds[0].revents && heed_signals(top))
 			return true;
+		if (fds[1].revents & (POLLHUP | POLLERR) || (fds[1].revents && heed_keys(top)))
+			return true;
+		if (top->is_screen)
+			show(top, before, now);
 	}
 	return false;
 }
@@ -304,11 +337,12 @@ static int take_signals(void)
 
 int cli_top(int argc, char **argv)
 {
-	struct top top = { .delay_us = 1000000, .is_screen = isatty(STDOUT_FILENO) };
+	struct top top = { .delay_us = 1000000, .is_terminal = isatty(STDOUT_FILENO) };
 	struct bf_error err = { 0 };
 	int rc;
 
-	top.count = top.is_screen ? 0 : 1;
+	top.is_screen = top.is_terminal && can_place_cursor();
+	top.count = top.is_terminal ? 0 : 1;
 	rc = parse(argc, argv, &top);
 	if (rc)
 		return rc - 1;

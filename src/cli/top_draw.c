@@ -1,5 +1,5 @@
+/* A frame of belfry top: the GPUs, the table of the vGPUs, and a line about the keys. */
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,26 +7,25 @@
 #include "cli/report.h"
 #include "cli/top.h"
 
-enum { BAR_LEAST = 12, BAR_MOST = 50, FIXED_COLUMNS = 104 };
-
-struct row {
-	struct json_object *vgpu, *before; /* before: the same vGPU a while ago, or NULL */
-	double share;
+static const char keys_text[] = "q quit  h help  up/down, page up/down, home/end";
+static const char *const help_lines[] = {
+	"up, k         select the vGPU above",
+	"down, j       select the vGPU below",
+	"page up, b    one page up",
+	"page down, space",
+	"              one page down",
+	"home, g       the first vGPU",
+	"end, G        the last vGPU",
+	"h, ?          this help",
+	"q             quit",
+	"",
+	"The selected vGPU stays selected while the order changes.",
+	"In a bar, | is the guaranteed share and ! the limit.",
+	"A narrow terminal has fewer columns; '~' marks a text that was cut.",
+	"Any key goes back.",
 };
 
-/* The entry of a list whose `key` says `value`. */
-static struct json_object *find(struct json_object *list, const char *key, const char *value)
-{
-	if (!json_object_is_type(list, json_type_array))
-		return NULL;
-	for (size_t i = 0; i < json_object_array_length(list); i++) {
-		struct json_object *entry = json_object_array_get_idx(list, i);
-
-		if (!strcmp(report_text(entry, key, ""), value))
-			return entry;
-	}
-	return NULL;
-}
+enum { PART_ROOM = 64, PARTS = 5 };
 
 /* How much a counter has grown, of how much the clock has; -1 if that cannot be told. */
 static double rate(struct json_object *before, struct json_object *now, const char *counter,
@@ -40,111 +39,111 @@ static double rate(struct json_object *before, struct json_object *now, const ch
 /* What has passed on a GPU's own clock between the reports. */
 static int64_t passed_ns(struct json_object *before, struct json_object *now, const char *gpu)
 {
-	struct json_object *then = find(report_at(before, "gpus"), "gpu", gpu),
-			   *this = find(report_at(now, "gpus"), "gpu", gpu);
+	struct json_object *then = top_find(report_at(before, "gpus"), "gpu", gpu),
+			   *this = top_find(report_at(now, "gpus"), "gpu", gpu);
 
 	return then && this ? report_number(this, "now_ns") - report_number(then, "now_ns") : 0;
 }
 
-void top_bar(char *to, unsigned width, double share, double request, double limit)
+static void put_line(FILE *to, const char *text, unsigned columns)
 {
-	unsigned inside = width - 2;
-	unsigned filled = (unsigned)(share * inside + 0.5), at_request = (unsigned)(request * inside),
-		 at_limit = (unsigned)(limit * inside);
-
-	to[0] = '[';
-	for (unsigned i = 0; i < inside; i++)
-		to[1 + i] = i < filled ? '#' : '.';
-	if (request > 0 && at_request < inside)
-		to[1 + at_request] = '|';
-	if (limit < 1 && at_limit < inside)
-		to[1 + at_limit] = '!';
-	to[1 + inside] = ']';
-	to[2 + inside] = 0;
+	fprintf(to, "%.*s\n", (int)columns, text);
 }
 
-static void draw_gpu(FILE *to, struct json_object *before, struct json_object *gpu)
+/* "GPU 0: busy 3.1%, ...": of the parts, those that fit. */
+static void put_parts(FILE *to, const char *head, char parts[PARTS][PART_ROOM], unsigned columns)
+{
+	static const int dispensable[] = { 4, 1, 2, 3 };
+	size_t used = strlen(head);
+	const char *between = "";
+
+	for (int i = 0; i < PARTS; i++)
+		used += parts[i][0] ? strlen(parts[i]) + (i ? 2 : 0) : 0;
+	for (size_t i = 0; used > columns && i < sizeof(dispensable) / sizeof(dispensable[0]); i++) {
+		char *part = parts[dispensable[i]];
+
+		used -= part[0] ? strlen(part) + 2 : 0;
+		part[0] = 0;
+	}
+	if (used > columns) {
+		put_line(to, head, columns);
+		return;
+	}
+	fputs(head, to);
+	for (int i = 0; i < PARTS; i++)
+		if (parts[i][0]) {
+			fprintf(to, "%s%s", between, parts[i]);
+			between = ", ";
+		}
+	fputc('\n', to);
+}
+
+static void draw_gpu(FILE *to, struct json_object *before, struct json_object *gpu, unsigned columns)
 {
 	const char *name = report_text(gpu, "gpu", "?");
-	struct json_object *then = find(report_at(before, "gpus"), "gpu", name);
+	struct json_object *then = top_find(report_at(before, "gpus"), "gpu", name);
 	int64_t uptime_ns = report_number(gpu, "uptime_ns"),
 		clock_ns = then ? report_number(gpu, "now_ns") - report_number(then, "now_ns") : 0;
 	double busy = rate(then, gpu, "busy_ns", clock_ns);
-	char used[24], total[24];
+	char head[PART_ROOM], used[24], total[24], parts[PARTS][PART_ROOM] = { { 0 } };
 
+	snprintf(head, sizeof(head), "GPU %.40s: ", name);
 	if (!report_at(gpu, "now_ns")) {
-		fprintf(to, "GPU %s: its server does not answer\n", name);
+		snprintf(parts[0], PART_ROOM, "its server does not answer");
+		put_parts(to, head, parts, columns);
 		return;
 	}
 	if (busy < 0)
 		busy = uptime_ns > 0 ? (double)report_number(gpu, "busy_ns") / (double)uptime_ns : 0;
-	fprintf(to, "GPU %s: busy %.1f%%, sharing %s, promised %.0f%%, memory %s of %s", name, busy * 100,
-		report_text(gpu, "sharing", "-"), report_real(gpu, "request") * 100,
-		bf_format_size((uint64_t)report_number(gpu, "mem.used"), used, sizeof(used)),
-		bf_format_size((uint64_t)report_number(gpu, "mem.total"), total, sizeof(total)));
+	snprintf(parts[0], PART_ROOM, "busy %.1f%%", busy * 100);
+	snprintf(parts[1], PART_ROOM, "sharing %.20s", report_text(gpu, "sharing", "-"));
+	snprintf(parts[2], PART_ROOM, "promised %.0f%%", report_real(gpu, "request") * 100);
+	snprintf(parts[3], PART_ROOM, "memory %s of %s",
+		 bf_format_size((uint64_t)report_number(gpu, "mem.used"), used, sizeof(used)),
+		 bf_format_size((uint64_t)report_number(gpu, "mem.total"), total, sizeof(total)));
 	if (then)
-		fprintf(to, ", %" PRId64 " handovers",
-			report_number(gpu, "handovers") - report_number(then, "handovers"));
-	fputc('\n', to);
+		snprintf(parts[4], PART_ROOM, "%" PRId64 " handovers",
+			 report_number(gpu, "handovers") - report_number(then, "handovers"));
+	put_parts(to, head, parts, columns);
 }
 
-/* Whom it has waited for most since then. */
-static const char *waits_for(const struct row *row)
+/* At most `most` lines. Returns how many there are. */
+static size_t draw_gpus(FILE *to, struct json_object *before, struct json_object *now, size_t most,
+			unsigned columns)
 {
-	struct json_object *waits = report_at(row->vgpu, "waits");
-	const char *most_for = "-";
-	int64_t most_ns = 0;
+	struct json_object *gpus = report_at(now, "gpus");
+	size_t count = json_object_array_length(gpus), shown = count <= most ? count : most - 1;
+	char more[PART_ROOM];
 
-	if (!json_object_is_type(waits, json_type_array))
-		return most_for;
-	for (size_t i = 0; i < json_object_array_length(waits); i++) {
-		struct json_object *wait = json_object_array_get_idx(waits, i);
-		const char *whom = report_text(wait, "for", "?");
-		int64_t ns = report_number(wait, "ns") -
-			     report_number(find(report_at(row->before, "waits"), "for", whom), "ns");
-
-		if (ns > most_ns) {
-			most_ns = ns;
-			most_for = whom;
-		}
+	if (!count) {
+		put_line(to, "no GPU is in use", columns);
+		return 1;
 	}
-	return most_for;
-}
-
-static void draw_row(FILE *to, const struct row *row, unsigned bar_width)
-{
-	struct json_object *vgpu = row->vgpu;
-	int64_t limit_bytes = report_number(vgpu, "mem.limit");
-	char bar[BAR_MOST + 1], time[32], used[24], limit[24], p99[24] = "-";
-
-	top_bar(bar, bar_width, row->share, report_real(vgpu, "time.request"),
-		report_real(vgpu, "time.limit"));
-	if (report_number(vgpu, "latency.samples"))
-		snprintf(p99, sizeof(p99), "%.2f ms", report_real(vgpu, "latency.p99_us") / 1000);
-	fprintf(to, "%-16.16s %-7.7s %-10.10s %-11s %5.1f%% %s %10s %10s %9s %-8.8s %s\n",
-		report_text(vgpu, "name", "?"), report_text(vgpu, "gpu", "?"),
-		report_text(vgpu, "class", "?"), report_time(vgpu, time, sizeof(time)), row->share * 100, bar,
-		bf_format_size((uint64_t)report_number(vgpu, "mem.used"), used, sizeof(used)),
-		limit_bytes ? bf_format_size((uint64_t)limit_bytes, limit, sizeof(limit)) : "the card", p99,
-		report_text(vgpu, "state", "?"), waits_for(row));
+	for (size_t i = 0; i < shown; i++)
+		draw_gpu(to, before, json_object_array_get_idx(gpus, i), columns);
+	if (shown == count)
+		return count;
+	snprintf(more, sizeof(more), "and %zu more GPUs", count - shown);
+	put_line(to, more, columns);
+	return most;
 }
 
 static int by_share(const void *a, const void *b)
 {
-	const struct row *left = a, *right = b;
+	const struct top_row *left = a, *right = b;
 
 	if (left->share != right->share)
 		return left->share < right->share ? 1 : -1;
 	return strcmp(report_text(left->vgpu, "name", ""), report_text(right->vgpu, "name", ""));
 }
 
-static void fill_row(struct row *row, struct json_object *before, struct json_object *now,
+static void fill_row(struct top_row *row, struct json_object *before, struct json_object *now,
 		     struct json_object *vgpu)
 {
 	const char *gpu = report_text(vgpu, "gpu", "");
 
 	row->vgpu = vgpu;
-	row->before = find(report_at(before, "vgpus"), "name", report_text(vgpu, "name", ""));
+	row->before = top_find(report_at(before, "vgpus"), "name", report_text(vgpu, "name", ""));
 	row->share = rate(row->before, vgpu, "time.gpu_ns", passed_ns(before, now, gpu));
 	if (row->share < 0)
 		row->share = report_real(vgpu, "time.share");
@@ -152,26 +151,102 @@ static void fill_row(struct row *row, struct json_object *before, struct json_ob
 		row->share = 1; /* counted at slightly different moments */
 }
 
-void top_draw(FILE *to, struct json_object *before, struct json_object *now, unsigned columns)
+/* Sorted; to be freed. */
+static struct top_row *make_rows(struct json_object *before, struct json_object *now, size_t *count)
 {
-	struct json_object *gpus = report_at(now, "gpus"), *vgpus = report_at(now, "vgpus");
-	size_t count = json_object_array_length(vgpus);
-	struct row *rows = calloc(count + 1, sizeof(*rows));
-	unsigned bar_width = columns > FIXED_COLUMNS + BAR_LEAST ? columns - FIXED_COLUMNS : BAR_LEAST;
+	struct json_object *vgpus = report_at(now, "vgpus");
+	size_t length = json_object_array_length(vgpus);
+	struct top_row *rows = calloc(length + 1, sizeof(*rows));
 
-	if (bar_width > BAR_MOST)
-		bar_width = BAR_MOST;
-	for (size_t i = 0; i < json_object_array_length(gpus); i++)
-		draw_gpu(to, before, json_object_array_get_idx(gpus, i));
-	if (!json_object_array_length(gpus))
-		fputs("no GPU is in use\n", to);
-	fprintf(to, "\n%-16s %-7s %-10s %-11s %6s %-*s %10s %10s %9s %-8s %s\n", "NAME", "GPU", "CLASS",
-		"TIME", "SHARE", (int)bar_width, "", "USED", "LIMIT", "P99", "STATE", "WAITS FOR");
-	for (size_t i = 0; rows && i < count; i++)
+	*count = rows ? length : 0;
+	for (size_t i = 0; i < *count; i++)
 		fill_row(&rows[i], before, now, json_object_array_get_idx(vgpus, i));
 	if (rows)
-		qsort(rows, count, sizeof(*rows), by_share);
-	for (size_t i = 0; rows && i < count; i++)
-		draw_row(to, &rows[i], bar_width);
+		qsort(rows, *count, sizeof(*rows), by_share);
+	return rows;
+}
+
+static void draw_help(FILE *to, const struct top_view *view)
+{
+	size_t count = sizeof(help_lines) / sizeof(help_lines[0]);
+
+	if (view->rows && view->rows < count)
+		count = view->rows;
+	for (size_t i = 0; i < count; i++)
+		put_line(to, help_lines[i], view->columns);
+}
+
+/* "vGPUs 1 to 20 of 64" and the keys. */
+static void draw_foot(FILE *to, const struct top_view *view)
+{
+	size_t last = view->first + view->page < view->count ? view->first + view->page : view->count;
+	char text[160];
+
+	snprintf(text, sizeof(text), "vGPUs %zu to %zu of %zu  %s", last ? view->first + 1 : 0, last,
+		 view->count, keys_text);
+	put_line(to, text, view->columns);
+}
+
+/* How the lines of a screen are used. A low one goes without the empty lines and the line about the keys. */
+struct shares {
+	size_t gpus; /* at most */
+	bool is_airy, has_head, has_foot;
+};
+
+static struct shares share_lines(unsigned rows)
+{
+	struct shares shares = { .gpus = rows ? rows / 3 : SIZE_MAX,
+				 .is_airy = !rows || rows >= 10,
+				 .has_head = rows != 1 && rows != 2,
+				 .has_foot = rows >= 6 };
+
+	if (!shares.gpus)
+		shares.gpus = 1;
+	return shares;
+}
+
+static void draw_table(FILE *to, struct top_view *view, const struct top_row *rows, size_t count, size_t line)
+{
+	struct top_layout layout;
+	size_t last;
+
+	top_layout(&layout, rows, count, view->columns);
+	if (share_lines(view->rows).has_head) {
+		top_head(to, &layout);
+		line++;
+	}
+	last = view->first + view->page < count ? view->first + view->page : count;
+	for (size_t i = view->first; i < last; i++)
+		top_line(to, &layout, &rows[i]);
+	if (view->rows && view->selected[0] && view->at < last)
+		view->selected_line = (int)(line + view->at - view->first);
+}
+
+void top_draw(FILE *to, struct json_object *before, struct json_object *now, struct top_view *view)
+{
+	struct shares shares = share_lines(view->rows);
+	size_t count, line, taken;
+	struct top_row *rows;
+
+	view->selected_line = -1;
+	if (view->is_help) {
+		draw_help(to, view);
+		return;
+	}
+	rows = make_rows(before, now, &count);
+	line = draw_gpus(to, before, now, shares.gpus, view->columns);
+	if (shares.is_airy) {
+		fputc('\n', to);
+		line++;
+	}
+	taken = line + shares.has_head + shares.has_foot;
+	top_view_settle(view, rows, count, !view->rows ? count : view->rows > taken ? view->rows - taken : 0);
+	if (!view->rows || view->rows > line)
+		draw_table(to, view, rows, count, line);
+	if (shares.has_foot) {
+		for (size_t i = count < view->page ? count : view->page; i < view->page; i++)
+			fputc('\n', to);
+		draw_foot(to, view);
+	}
 	free(rows);
 }
