@@ -6,11 +6,14 @@
 #include "base/own.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "base/users.h"
 #include "cli/cli.h"
 
 int cli_fail(const struct bf_error *err)
 {
-	fprintf(stderr, "belfry: %s\n", err->text);
+	char text[sizeof(err->text) + BF_USER_ROOM];
+
+	fprintf(stderr, "belfry: %s\n", bf_name_users(err->text, text, sizeof(text)));
 	return CLI_FAILED;
 }
 

@@ -2,8 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/own.h"
 #include "base/text.h"
+#include "base/users.h"
 #include "cli/cli.h"
 #include "cli/report.h"
 
@@ -19,6 +21,32 @@ static void print_text(const char *text)
 	size_t length = strlen(text);
 
 	printf("%s%s", copy ? bf_plain(copy) : "", length && text[length - 1] == '\n' ? "" : "\n");
+}
+
+/* What the GPU server does not know: the owner's name, and what is pending at belfryd. */
+static void add_more(struct json_object *answer, const char *name)
+{
+	struct json_object *hello = NULL, *pending;
+	struct bf_error err = { 0 };
+
+	json_add_text(answer, "owner_name", bf_user_name((uid_t)report_number(answer, "owner")));
+	report_hello(&hello, &err); /* what it does not tell is left out */
+	pending = report_pending(hello, name);
+	json_add(answer, "pending", pending ? json_object_get(pending) : NULL);
+	json_object_put(hello);
+}
+
+static void print(struct json_object *answer)
+{
+	const char *why = report_text(answer, "pending.why", NULL);
+	char user[BF_USER_ROOM];
+
+	printf("It belongs to user %s.\n", report_user(answer, user, sizeof(user)));
+	print_text(report_text(answer, "text", ""));
+	if (!why)
+		return;
+	printf("A change of the configuration is pending, and belfryd tries it again by itself: ");
+	print_text(why);
 }
 
 int cli_explain(int argc, char **argv)
@@ -46,10 +74,11 @@ int cli_explain(int argc, char **argv)
 		bf_fail(&err, EPROTO, "belfryd's answer makes no sense; restart it");
 		return cli_fail(&err);
 	}
+	add_more(answer, argv[optind]);
 	if (is_json)
 		report_print(answer);
 	else
-		print_text(report_text(answer, "text", ""));
+		print(answer);
 	json_object_put(answer);
 	return CLI_OK;
 }

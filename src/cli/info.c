@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/seccomp.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/landlock.h"
+#include "cli/report.h"
 #include "cli/soft.h"
 #include "rm/rm.h"
 #include "warden/device.h"
@@ -22,14 +24,16 @@ enum { GPUS_MAX = 32 };
 static const char help_text[] =
 	"usage: belfry info [--json]\n"
 	"\n"
-	"Tell the driver's version and whether it is known, the GPUs, and whether the kernel has what\n"
-	"Belfry needs.\n";
+	"Tell the driver's version and whether it is known, the GPUs, the belfryd that is asked and the\n"
+	"GPUs it serves, and whether the kernel has what Belfry needs.\n";
 
 struct info {
 	char version[32];
 	const struct rm_layout *layout;
 	int landlock_abi;
 	bool has_driver, has_notify, has_getfd, has_kcmp, has_soft;
+	struct json_object *hello; /* of the belfryd that is there; NULL: none */
+	struct bf_error no_hello;  /* code 0: none is there */
 	unsigned gpus;
 	struct {
 		unsigned index;
@@ -62,6 +66,7 @@ static void gather(struct info *info)
 	info->has_driver = device_nv_version(info->version, sizeof(info->version)) == 0;
 	info->layout = rm_layout_find(info->version);
 	info->has_soft = cli_soft_is_here();
+	report_hello(&info->hello, &info->no_hello);
 	for (unsigned i = 0; i < GPUS_MAX; i++) {
 		struct device_options options = { .index = i };
 		struct bf_error err = { 0 };
@@ -102,6 +107,32 @@ static bool has_device_right(const struct info *info)
 	return info->landlock_abi >= BF_LANDLOCK_ABI_IOCTL_DEV;
 }
 
+/* Where belfryd is, as whom it runs and what it serves. */
+static void print_daemon(const struct info *info)
+{
+	struct json_object *daemon = report_at(info->hello, "daemon"), *gpus = report_at(info->hello, "gpus");
+	const char *between = "; serves GPU ";
+
+	if (!info->hello) {
+		printf("belfryd  %s\n", info->no_hello.code ? info->no_hello.text
+							    : "not running; belfry create and run start one");
+		return;
+	}
+	printf("belfryd  process %" PRId64 ", user ", report_number(daemon, "pid"));
+	if (report_text(daemon, "user", NULL))
+		printf("%s", report_text(daemon, "user", ""));
+	else
+		printf("%" PRId64, report_number(daemon, "uid"));
+	printf(", %s", report_text(daemon, "socket", "?"));
+	for (size_t i = 0; json_object_is_type(gpus, json_type_array) && i < json_object_array_length(gpus);
+	     i++) {
+		printf("%s%s", between, report_text(json_object_array_get_idx(gpus, i), "gpu", "?"));
+		between = ", ";
+	}
+	putchar('\n');
+	report_print_pending(info->hello);
+}
+
 static void print(const struct info *info)
 {
 	char size[24];
@@ -123,6 +154,7 @@ static void print(const struct info *info)
 						    : info->gpus
 							    ? "there: --gpu soft takes it"
 							    : "there, and taken where there is no other");
+	print_daemon(info);
 	printf("kernel   seccomp notification %s, pidfd_getfd %s, kcmp %s\n", info->has_notify ? "yes" : "NO",
 	       info->has_getfd ? "yes" : "NO", info->has_kcmp ? "yes" : "NO");
 	if (has_device_right(info))
@@ -162,6 +194,9 @@ static void print_json(const struct info *info)
 	json_add(top, "series", series);
 	json_add(top, "gpus", gpus);
 	json_add_bool(top, "soft", info->has_soft);
+	json_add(top, "daemon", json_object_get(report_at(info->hello, "daemon")));
+	json_add(top, "served", json_object_get(report_at(info->hello, "gpus")));
+	json_add(top, "pending", json_object_get(report_at(info->hello, "pending")));
 	json_add_bool(kernel, "seccomp_notify", info->has_notify);
 	json_add_bool(kernel, "pidfd_getfd", info->has_getfd);
 	json_add_bool(kernel, "kcmp", info->has_kcmp);
@@ -169,7 +204,7 @@ static void print_json(const struct info *info)
 	json_add_bool(kernel, "inert_device_files", has_device_right(info));
 	json_add_bool(kernel, "signal_scope", has_signal_scope(info));
 	json_add(top, "kernel", kernel);
-	puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED));
+	report_print(top);
 	json_object_put(top);
 }
 
@@ -186,5 +221,6 @@ int cli_info(int argc, char **argv)
 		print_json(&info);
 	else
 		print(&info);
+	json_object_put(info.hello);
 	return CLI_OK;
 }

@@ -3,13 +3,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/folder.h"
 #include "base/json.h"
 #include "base/own.h"
+#include "base/text.h"
+#include "base/users.h"
 #include "server/talk.h"
 
 struct json_object *report_at(struct json_object *from, const char *path)
@@ -63,14 +64,7 @@ const char *report_time(struct json_object *vgpu, char *to, size_t room)
 
 const char *report_user(struct json_object *vgpu, char *to, size_t room)
 {
-	uid_t uid = (uid_t)report_number(vgpu, "owner");
-	const struct passwd *user = getpwuid(uid);
-
-	if (user)
-		snprintf(to, room, "%.32s", user->pw_name);
-	else
-		snprintf(to, room, "%u", uid);
-	return to;
+	return bf_user_text((uid_t)report_number(vgpu, "owner"), to, room);
 }
 
 static int by_name(const void *a, const void *b)
@@ -141,6 +135,9 @@ int report_hello(struct json_object **hello, struct bf_error *err)
 	if (rc)
 		return rc;
 	rc = ask(&request, hello, err);
+	if (!rc && json_object_is_type(report_at(*hello, "daemon"), json_type_object))
+		json_add_text(report_at(*hello, "daemon"), "user",
+			      bf_user_name((uid_t)report_number(*hello, "daemon.uid")));
 	return place.is_private && nobody_is_there(rc) ? 0 : rc;
 }
 
@@ -302,6 +299,45 @@ static int add_one(struct json_object *top, const char *name, struct bf_error *e
 	return rc;
 }
 
+/* belfryd knows numbers: it does not wait for a name service. */
+static void name_owners(struct json_object *vgpus)
+{
+	for (size_t i = 0; i < json_object_array_length(vgpus); i++) {
+		struct json_object *vgpu = json_object_array_get_idx(vgpus, i);
+
+		json_add_text(vgpu, "owner_name", bf_user_name((uid_t)report_number(vgpu, "owner")));
+	}
+}
+
+struct json_object *report_pending(struct json_object *from, const char *name)
+{
+	struct json_object *list = report_at(from, "pending");
+
+	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list);
+	     i++) {
+		struct json_object *entry = json_object_array_get_idx(list, i);
+
+		if (!strcmp(report_text(entry, "name", ""), name))
+			return entry;
+	}
+	return NULL;
+}
+
+void report_print_pending(struct json_object *from)
+{
+	struct json_object *list = report_at(from, "pending");
+
+	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list);
+	     i++) {
+		struct json_object *entry = json_object_array_get_idx(list, i);
+		cleanup_free char *why = strdup(report_text(entry, "why", "?"));
+
+		printf("pending  %s %s: %s; belfryd tries again by itself\n",
+		       report_text(entry, "change", "?"), report_text(entry, "name", "?"),
+		       why ? bf_plain(why) : "?");
+	}
+}
+
 int report_gather(const char *name, struct json_object **top, struct bf_error *err)
 {
 	struct json_object *hello;
@@ -311,6 +347,7 @@ int report_gather(const char *name, struct json_object **top, struct bf_error *e
 	json_add(*top, "daemon", NULL);
 	json_add(*top, "gpus", json_object_new_array());
 	json_add(*top, "vgpus", json_object_new_array());
+	json_add(*top, "pending", json_object_new_array());
 	rc = report_hello(&hello, err);
 	if (rc)
 		return rc;
@@ -319,8 +356,11 @@ int report_gather(const char *name, struct json_object **top, struct bf_error *e
 	json_add(*top, "daemon", json_object_get(report_at(hello, "daemon")));
 	if (report_at(hello, "failed"))
 		json_add(*top, "failed", json_object_get(report_at(hello, "failed")));
+	if (json_object_is_type(report_at(hello, "pending"), json_type_array))
+		json_add(*top, "pending", json_object_get(report_at(hello, "pending")));
 	rc = name ? add_one(*top, name, err) : add_all(*top, hello, err);
 	json_object_array_sort(report_at(*top, "vgpus"), by_name);
+	name_owners(report_at(*top, "vgpus"));
 	json_object_put(hello);
 	return rc;
 }

@@ -10,12 +10,16 @@
 #include "cli/soft.h"
 #include "server/protocol.h"
 
-/* {"daemon": {...} or null, "gpus": [...], "vgpus": [...], "failed": [...]}: of all GPUs, or of the one vGPU of that name and its GPU if
+/* {"daemon": {...} or null, "gpus": [...], "vgpus": [...], "failed": [...], "pending": [...]}: of all GPUs, or of the one vGPU of that name and its GPU if
  * name is not NULL. There is always something in *top, to be put; where no belfryd runs it is empty and that is no
  * error. An error may leave the rest in it. */
 int report_gather(const char *name, struct json_object **top, struct bf_error *err);
 /* The GPUs belfryd has, as its answer to PROTOCOL_HELLO tells. NULL and 0: the user's own does not run. */
 int report_hello(struct json_object **hello, struct bf_error *err);
+/* The change of the configuration that is pending for a vGPU, in what report_gather or report_hello gave; NULL: none. */
+struct json_object *report_pending(struct json_object *from, const char *name);
+/* All of them, a line each, for people. */
+void report_print_pending(struct json_object *from);
 /* Whether belfryd is where it was said to be. The user's own need not be. */
 int report_check_place(struct bf_error *err);
 /* "soft:1", and where another looks the same with the name or the folder: "soft:1 (name=two)". */
@@ -30,9 +34,9 @@ struct json_object *report_at(struct json_object *from, const char *path);
 int64_t report_number(struct json_object *from, const char *path);
 double report_real(struct json_object *from, const char *path);
 const char *report_text(struct json_object *from, const char *path, const char *otherwise);
-/* "40:100". At least 32 bytes of room. */
 /* The name of its owner, or the number of one without a name. */
 const char *report_user(struct json_object *vgpu, char *to, size_t room);
+/* "40:100". At least 32 bytes of room. */
 const char *report_time(struct json_object *vgpu, char *to, size_t room);
 void report_print(struct json_object *top);
 

@@ -153,6 +153,7 @@ char *gpu_explain(struct vgpu *vgpu, size_t *bytes)
 	json_add_number(facts, "window_used_ns", report.window_used_ns);
 	json_add(facts, "policy", decisions_json(vgpu));
 	json_add_text(top, "name", vgpu->name);
+	json_add_number(top, "owner", vgpu->owner);
 	json_add_text(top, "text", text);
 	json_add(top, "facts", facts);
 	free(text);

@@ -170,7 +170,7 @@ static struct vgpu *find_own(struct gpu *gpu, const struct talker *talker,
 
 	if (!vgpu || vgpu_may_change(vgpu, talker->who.uid))
 		return vgpu;
-	bf_fail(err, EPERM, "%s: belongs to user %u; only he and root may do that", request->name,
+	bf_fail(err, EPERM, "%s: belongs to user %u; only that user and root may do that", request->name,
 		vgpu->owner);
 	return NULL;
 }

@@ -23,6 +23,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "base/users.h"
 #include "server/promises.h"
 #include "server/router.h"
 #include "soft/link/link.h"
@@ -60,9 +61,12 @@ static int usage(const char *why)
 	return 2;
 }
 
+/* At the start, when nobody waits for us yet. */
 static int fail(const struct bf_error *err)
 {
-	fprintf(stderr, "belfryd: %s\n", err->text);
+	char text[sizeof(err->text) + BF_USER_ROOM];
+
+	fprintf(stderr, "belfryd: %s\n", bf_name_users(err->text, text, sizeof(text)));
 	return 1;
 }
 

@@ -325,7 +325,8 @@ static void without_gpu(struct router *router, struct router_ask *ask, struct ro
 			vgpu->gpu.kind == PROTOCOL_GPU_SOFT ? "soft:" : "", vgpu->gpu.index);
 		router_refuse(router, ask, &err);
 	} else if (ask->message.uid != vgpu->uid && !is_ruler(ask)) {
-		bf_fail(&err, EPERM, "%s: of user %u; only he and root may remove it", vgpu->name, vgpu->uid);
+		bf_fail(&err, EPERM, "%s: belongs to user %u; only that user and root may remove it",
+			vgpu->name, vgpu->uid);
 		router_refuse(router, ask, &err);
 	} else {
 		router_vgpu_drop(router, vgpu);

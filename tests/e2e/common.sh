@@ -41,6 +41,9 @@ status() {
 # says TEXT WHAT: the last command said so on stderr.
 says() { grep -qF -- "$1" "$work/err" || fail "$2: $(cat "$work/err")"; }
 
+# user_name UID: as people are told; the number if it has no name.
+user_name() { id -un "$1" 2>/dev/null || echo "$1"; }
+
 # until_so COMMAND...: wait for something that happens soon, or fail.
 until_so() {
 	local end=$((SECONDS + 60))

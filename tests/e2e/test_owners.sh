@@ -175,13 +175,13 @@ if knows_others; then
 	status 0 "$belfry" create hers --domain pool --time 60
 	status 0 "$belfry" create hers2 --domain pool
 	other 1 create his --domain pool
-	says "domain 'pool': belongs to user 0; choose another name" "another user's domain"
+	says "domain 'pool': belongs to user root; choose another name" "another user's domain"
 	other 0 create his --domain own
 	other 1 set his --domain pool
-	says "domain 'pool': belongs to user 0; choose another name" "another user's domain by set"
+	says "domain 'pool': belongs to user root; choose another name" "another user's domain by set"
 	other 0 set his --time 1
 	status 1 "$belfry" create hers3 --domain own
-	says "domain 'own': belongs to user 65534" "another user's domain, for root"
+	says "domain 'own': belongs to user $(user_name 65534)" "another user's domain, for root"
 	status 0 "$belfry" set his --domain own2 # it stays his
 	other 0 create his2 --domain own2
 	printf '%s\n' '[server]' 'access = everyone' '[sharing]' 'public_domains = pool' >"$work/conf"

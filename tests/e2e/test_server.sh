@@ -60,7 +60,7 @@ if knows_others; then
 	mkdir -m 755 "$work/e"
 	python3 -c 'import os, socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); s.bind(sys.argv[1]); os.chown(sys.argv[1], 65534, 65534)' "$work/e/s"
 	status 1 "$BELFRYD" --socket "$work/e/s" --gpu soft --config "$work/conf"
-	says 'a socket of user 65534 is there' "another user's socket"
+	says "a socket of user $(user_name 65534) is there" "another user's socket"
 	mkdir "$work/f" && chown 65534 "$work/f"
 	python3 -c '
 import os, socket, sys
@@ -72,7 +72,7 @@ s.listen()
 s.accept()' "$work/f/s" &
 	until_so test -S "$work/f/s"
 	status 1 env BELFRY_SOCKET="$work/f/s" "$belfry" create one
-	says 'served by user 65534, whom you have no reason to trust' "another user's belfryd"
+	says "served by user $(user_name 65534), whom you have no reason to trust" "another user's belfryd"
 	wait $! 2>/dev/null
 fi
 
@@ -285,10 +285,10 @@ if knows_others; then
 	for order in 'set --mem 1G' hold open stop resume rm explain; do
 		# shellcheck disable=SC2086 # a command and its words
 		other 1 $order kept
-		says 'belongs to user 0' "another user's $order"
+		says 'belongs to user root; only that user and root' "another user's $order"
 	done
 	other 1 run kept -- true
-	says 'belongs to user 0, and is not public' "another user's run"
+	says 'belongs to user root, and is not public' "another user's run"
 	other 4 run three -- sh -c 'exit 4'
 	other 1 reload
 	other 0 create his --mem 16M
