@@ -24,7 +24,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "base/users.h"
-#include "server/promises.h"
+#include "server/check.h"
 #include "server/router.h"
 #include "soft/link/link.h"
 
@@ -303,45 +303,28 @@ static int serve(struct belfryd *belfryd, const struct config *config)
 	return 0;
 }
 
-/* For --check: the GPUs of the configuration. What is not known of them is no limit. */
-struct checked {
+static int check(struct belfryd *belfryd, const struct config *config, struct bf_error *err)
+{
 	struct protocol_gpu gpus[CONFIG_GPUS_MAX];
-	struct router_room rooms[CONFIG_GPUS_MAX];
-	unsigned count;
-};
+	const char *given = belfryd->socket ? belfryd->socket : getenv("BELFRY_SOCKET");
+	struct check_options options = { .gpus = gpus,
+					 .gpu_count = config->gpu_count,
+					 .soft_mem_bytes = belfryd->soft.mem_bytes,
+					 .socket = given && *given ? given : NULL,
+					 .any_driver = belfryd->any_driver };
+	char unchecked[CONFIG_GPUS_MAX * 64];
+	int rc;
 
-static int checked_where(void *context, const struct config_vgpu *vgpu, struct spec *spec)
-{
-	const struct checked *checked = context;
-
-	(void)spec;
-	if (vgpu->gpu.kind == PROTOCOL_GPU_ANY)
-		return checked->count ? PROMISES_ANYWHERE : PROMISES_UNKNOWN;
-	for (unsigned i = 0; i < checked->count; i++)
-		if (checked->gpus[i].kind == vgpu->gpu.kind && checked->gpus[i].index == vgpu->gpu.index)
-			return (int)i;
-	return PROMISES_UNKNOWN;
-}
-
-static int check_promises(struct belfryd *belfryd, const struct config *config, struct bf_error *err)
-{
-	struct checked checked = { .count = config->gpu_count };
-
-	memcpy(checked.gpus, config->gpus, sizeof(checked.gpus));
+	memcpy(gpus, config->gpus, sizeof(gpus));
 	if (config->is_all)
-		checked.count = list_gpus(belfryd, checked.gpus, CONFIG_GPUS_MAX);
-	for (unsigned i = 0; i < checked.count; i++) {
-		struct router_room *room = &checked.rooms[i];
-		char name[16];
-
-		protocol_gpu_name(&checked.gpus[i], name, sizeof(name));
-		snprintf(room->label, sizeof(room->label), "GPU %s", name);
-		room->mem_bytes = checked.gpus[i].kind == PROTOCOL_GPU_SOFT ? belfryd->soft.mem_bytes
-									    : UINT64_MAX;
-		room->mem_free_bytes = room->mem_bytes;
-		room->free_ppm = SPEC_WHOLE_PPM;
+		options.gpu_count = list_gpus(belfryd, gpus, CONFIG_GPUS_MAX);
+	rc = check_promises(config, &options, unchecked, sizeof(unchecked), err);
+	for (char *line = unchecked, *rest; !rc && *line; line = rest) {
+		rest = line + strcspn(line, "\n");
+		fprintf(stderr, "belfryd: %.*s\n", (int)(rest - line), line);
+		rest += *rest == '\n';
 	}
-	return promises_check(config, checked.rooms, checked.count, checked_where, &checked, err);
+	return rc;
 }
 
 static int fail_to_write(void)
@@ -363,7 +346,7 @@ static int run(struct belfryd *belfryd)
 		status = fail(&err);
 	else if (!belfryd->is_check)
 		status = serve(belfryd, &config);
-	else if (check_promises(belfryd, &config, &err) || config_check_policy(&config, true, &err))
+	else if (check(belfryd, &config, &err) || config_check_policy(&config, true, &err))
 		status = fail(&err);
 	else if (puts("ok") < 0 || fflush(stdout))
 		status = fail_to_write();

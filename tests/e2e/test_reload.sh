@@ -91,6 +91,50 @@ what_failed_is_reported_and_tried_again() {
 	is b 0.2 120
 }
 
+# A belfryd that says it has an NVIDIA GPU 0 with 8 GiB.
+pretend() {
+	cat >"$work/pretend.py" <<'END'
+import array, fcntl, json, os, socket, struct, sys
+MAGIC, ADD_SEALS = 0xbe1f7a11, 1033
+server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+server.bind(sys.argv[1])
+server.listen()
+while True:
+    client, _ = server.accept()
+    request = client.recv(1 << 16)
+    _, version = struct.unpack("<II", request[:8])
+    body = os.memfd_create("body", os.MFD_ALLOW_SEALING)
+    os.write(body, json.dumps({"gpus": [{"gpu": "0", "kind": "nv", "index": 0, "mem_total": 8 << 30}]}).encode())
+    fcntl.fcntl(body, ADD_SEALS, 15)
+    reply = struct.pack("<IIiIQII108s64s512s", MAGIC, version, 0, 0, 0, 0, 0, b"", b"", b"")
+    client.sendmsg([reply + bytes(-len(reply) % 8)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [body]))])
+    client.close()
+END
+	python3 "$work/pretend.py" "$work/d/pretend" &
+	pretender=$!
+	until_so test -S "$work/d/pretend"
+}
+
+check_adds_up_the_memory_of_nvidia_gpus() {
+	printf '[server]\ngpus = 0\n[vgpu a]\nmem = 5G\n[vgpu b]\nmem = 4G\n' >"$work/nv"
+	pretend
+	status 1 env BELFRY_SOCKET="$work/d/pretend" "$BELFRYD" --check --config "$work/nv"
+	says "$work/nv:5: vgpu 'b': no GPU has room for 4 GiB and 0 % of its time; GPU 0: 3 GiB of 8 GiB" "--check with a GPU of 8 GiB"
+	sed -i 's/4G/3G\ngpu = 0/' "$work/nv"
+	status 0 env BELFRY_SOCKET="$work/d/pretend" "$BELFRYD" --check --config "$work/nv"
+	[ ! -s "$work/err" ] || fail "--check of what fits: $(cat "$work/err")"
+	kill "$pretender"
+	wait "$pretender" 2>/dev/null
+	[ ! -e /dev/nvidiactl ] || { echo 'there is an NVIDIA driver: --check without one was not tried'; return; }
+	status 0 env BELFRY_SOCKET="$work/d/pretend" "$BELFRYD" --check --config "$work/nv"
+	says 'belfryd: GPU 0: its memory is not known, and promises of it were not added up: ' "--check without a driver"
+	grep -qx ok "$work/out" || fail "--check without a driver: $(cat "$work/out")"
+	# Where nothing is promised there is nothing to say.
+	printf '[server]\ngpus = 0\n[vgpu a]\ntime = 50\n' >"$work/nv"
+	status 0 env BELFRY_SOCKET="$work/d/pretend" "$BELFRYD" --check --config "$work/nv"
+	[ ! -s "$work/err" ] || fail "--check without promises: $(cat "$work/err")"
+}
+
 what_is_acknowledged_survives_a_kill() {
 	status 0 "$belfry" create first --mem 10M
 	status 0 "$belfry" create second --mem 10M
@@ -125,6 +169,7 @@ what_cannot_be_saved_is_no_success() {
 time_and_memory_change_hands_in_one_reload
 what_cannot_be_kept_is_refused_and_changes_nothing
 what_failed_is_reported_and_tried_again
+check_adds_up_the_memory_of_nvidia_gpus
 what_is_acknowledged_survives_a_kill
 what_cannot_be_saved_is_no_success
 kill -TERM "$daemon"
