@@ -160,6 +160,7 @@ static uint64_t next_due(const struct router *router, uint64_t now_ns)
 {
 	uint64_t due_ns = router->save_ns;
 
+	due_ns = earlier(due_ns, router_pending_due(router));
 	if (router->reloading.ask)
 		due_ns = earlier(due_ns, router->reloading.until_ns);
 	if (router->accept_after_ns > now_ns)
@@ -220,6 +221,7 @@ static void tick(struct router *router)
 	router_metrics_tick(router, now_ns);
 	router_config_tick(router);
 	router_reload_tick(router, now_ns);
+	router_pending_tick(router, now_ns);
 	if (router->save_ns <= now_ns)
 		router_state_save(router, NULL);
 	if (!is_idle(router))
@@ -377,6 +379,7 @@ void router_free(struct router *router)
 		router_server_free(router, router->servers);
 	while (router->vgpus)
 		router_vgpu_drop(router, router->vgpus);
+	router_pending_free(router);
 	if (router->lock_fd >= 0)
 		close(router->lock_fd);
 	if (router->wake_fd >= 0)

@@ -66,14 +66,14 @@ void router_refuse(struct router *router, struct router_ask *ask, const struct b
 	const char *name = ask->message.request.name;
 	struct router_vgpu *vgpu = ask->holds_name ? router_vgpu_find(router, name) : NULL;
 
+	if (ask->fd >= 0)
+		router_reply(ask->fd, why->code, why->text, name, NULL);
+	else
+		router_pending_refused(router, router_vgpu_find(router, name), name, "", why->text);
 	if (vgpu && vgpu->phase == ROUTER_RESERVED && vgpu->is_kept && vgpu->server)
 		vgpu->phase = ROUTER_LOST;
 	else if (vgpu && vgpu->phase == ROUTER_RESERVED)
 		router_vgpu_drop(router, vgpu);
-	if (ask->fd >= 0)
-		router_reply(ask->fd, why->code, why->text, name, NULL);
-	else
-		bf_log(BF_LOG_WARN, "vGPU '%s': %s", name, why->text);
 	if (ask->fd >= 0 && why->code == EPROTO) { /* we do not understand each other */
 		close(ask->fd);
 		ask->fd = -1;

@@ -1,4 +1,4 @@
-/* The configuration as the router follows it, and the file of what it remembers. */
+/* The configuration as the router follows it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "server/router_inside.h"
 #include "server/state.h"
 
-enum { SAVE_AFTER_MS = 200, SAVE_AGAIN_S = 10, RELOAD_S = 10 };
+enum { RELOAD_S = 10 };
 
 /* Servers for the GPUs of the configuration; those it no longer names run on, and are not started again. */
 static int list_servers(struct router *router, struct bf_error *err)
@@ -106,14 +106,10 @@ void router_config_begin(struct router *router)
 
 static bool is_same_spec(const struct spec *a, const struct spec *b)
 {
-	return a->mem_bytes == b->mem_bytes && a->request_ppm == b->request_ppm &&
-	       a->limit_ppm == b->limit_ppm && a->class == b->class &&
-	       a->percentile_ppm == b->percentile_ppm && a->objective_us == b->objective_us &&
-	       a->timeslice_us == b->timeslice_us && a->interleave == b->interleave &&
-	       a->is_public == b->is_public && !strcmp(a->domain, b->domain);
+	return !spec_difference(a, b);
 }
 
-static void make(struct router *router, const struct config_vgpu *from)
+void router_config_make(struct router *router, const struct config_vgpu *from)
 {
 	struct bf_error err = { 0 };
 	struct router_vgpu *vgpu = router_vgpu_add(router, from->name, &err);
@@ -144,13 +140,17 @@ static void warn_of_what_stays(struct router *router, const struct router_vgpu *
 		       vgpu->name, vgpu->server->label);
 }
 
-/* What a vGPU that exists is to be. `before`: what the files said the last time; what was changed by hand since then stays
- * as it is, and what its server has refused is tried again. */
-static const struct spec *wanted_spec(const struct router_vgpu *vgpu, const struct config_vgpu *from,
-				      const struct config_vgpu *before)
+/* What a vGPU that exists is to be. `before`: what the files said the last time. What was changed by hand since then stays
+ * as it is, and what is still pending is tried again. */
+static struct spec wanted_spec(const struct router *router, const struct router_vgpu *vgpu,
+			       const struct config_vgpu *from, const struct config_vgpu *before)
 {
-	return before && !vgpu->is_owed && is_same_spec(&before->spec, &from->spec) ? &vgpu->spec
-										    : &from->spec;
+	struct spec wanted = vgpu->spec;
+
+	if (!before || !is_same_spec(&before->spec, &from->spec))
+		return from->spec;
+	router_pending_merge(router, vgpu->name, &wanted);
+	return wanted;
 }
 
 /* The new spec, without what it promises more than the old one. */
@@ -165,7 +165,7 @@ static struct spec freed_spec(const struct spec *old, const struct spec *next)
 	return spec;
 }
 
-static void ask_set(struct router *router, const struct router_vgpu *vgpu, const struct spec *spec)
+void router_config_set(struct router *router, const struct router_vgpu *vgpu, const struct spec *spec)
 {
 	struct router_vgpu wanted = *vgpu;
 
@@ -177,7 +177,8 @@ static void ask_set(struct router *router, const struct router_vgpu *vgpu, const
 static void change(struct router *router, struct router_vgpu *vgpu, const struct config_vgpu *from,
 		   const struct config_vgpu *before, bool is_freeing)
 {
-	struct spec wanted = *wanted_spec(vgpu, from, before), freed = freed_spec(&vgpu->spec, &wanted);
+	struct spec wanted = wanted_spec(router, vgpu, from, before),
+		    freed = freed_spec(&vgpu->spec, &wanted);
 
 	if (is_freeing) {
 		warn_of_what_stays(router, vgpu, from);
@@ -189,11 +190,9 @@ static void change(struct router *router, struct router_vgpu *vgpu, const struct
 		vgpu->spec = wanted;
 	} else if (vgpu->server && is_freeing) {
 		if (!is_same_spec(&vgpu->spec, &freed))
-			ask_set(router, vgpu, &freed);
-	} else if (vgpu->server) {
-		vgpu->is_owed = false;
-		if (!is_same_spec(&freed, &wanted))
-			ask_set(router, vgpu, &wanted);
+			router_config_set(router, vgpu, &freed);
+	} else if (vgpu->server && !is_same_spec(&freed, &wanted)) {
+		router_config_set(router, vgpu, &wanted);
 	}
 }
 
@@ -212,7 +211,7 @@ static void remove_vanished(struct router *router)
 	}
 }
 
-static bool are_asked(const struct router *router)
+bool router_is_asking(const struct router *router)
 {
 	for (const struct router_server *server = router->servers; server; server = server->next) {
 		if (server->own_asks)
@@ -250,16 +249,17 @@ static void change_all(struct router *router, const struct config *before, bool 
 /* New ones are made when the servers have carried out the changes: where there is room for them is known then. */
 void router_config_tick(struct router *router)
 {
-	if (!router->is_making || are_asked(router))
+	if (!router->is_making || router_is_asking(router))
 		return;
 	router->is_making = false;
 	for (size_t i = 0; i < router->config.vgpu_count; i++)
 		if (!find_settled(router, router->config.vgpus[i].name))
-			make(router, &router->config.vgpus[i]);
+			router_config_make(router, &router->config.vgpus[i]);
 }
 
 static void follow(struct router *router, const struct config *before)
 {
+	router_pending_renew(router, before);
 	remove_vanished(router);
 	change_all(router, before, true);
 	change_all(router, before, false);
@@ -319,7 +319,7 @@ static int plan_where(void *context, const struct config_vgpu *from, struct spec
 	if (!plan->count)
 		return PROMISES_UNKNOWN;
 	if (vgpu && vgpu->server && vgpu->phase != ROUTER_LOST) {
-		*spec = *wanted_spec(vgpu, from, config_find(&plan->router->config, from->name));
+		*spec = wanted_spec(plan->router, vgpu, from, config_find(&plan->router->config, from->name));
 		return plan_room(plan, vgpu->server);
 	}
 	if (from->gpu.kind == PROTOCOL_GPU_ANY)
@@ -366,6 +366,7 @@ int router_config_reload(struct router *router, struct bf_error *err)
 	struct config fresh, before = router->config;
 	int rc;
 
+	router->reloading.refused = 0;
 	config_init(&fresh);
 	rc = options->read_config(options->context, &fresh, err);
 	/* Without the verifier, which may take long: what it says is the GPU servers' to find out. */
@@ -402,21 +403,13 @@ int router_config_reload(struct router *router, struct bf_error *err)
 
 void router_reload_await(struct router *router, struct router_ask *ask)
 {
-	struct bf_error err = { 0 };
-
-	if (router->reloading.ask) {
-		bf_fail(&err, EAGAIN, "the configuration is being carried out; try again");
-		router_refuse(router, ask, &err);
-		return;
-	}
 	router->reloading.ask = ask;
 	router->reloading.until_ns = bf_now_ns() + RELOAD_S * ROUTER_S;
-	router->reloading.refused = 0;
 }
 
 void router_reload_refused(struct router *router, const char *name, const char *why)
 {
-	if (!router->reloading.ask || router->reloading.refused++)
+	if (router->reloading.refused++)
 		return;
 	snprintf(router->reloading.why, sizeof(router->reloading.why), "vgpu '%.63s': %.430s", name, why);
 }
@@ -426,89 +419,17 @@ void router_reload_tick(struct router *router, uint64_t now_ns)
 	struct router_ask *ask = router->reloading.ask;
 	struct bf_error err = { 0 };
 
-	if (!ask || ((router->is_making || are_asked(router)) && now_ns < router->reloading.until_ns))
+	if (!ask || ((router->is_making || router_is_asking(router)) && now_ns < router->reloading.until_ns))
 		return;
 	router->reloading.ask = NULL;
 	if (router->reloading.refused)
-		bf_fail(&err, EBUSY, "%u of the changes could not be made: %.380s; reload tries again",
+		bf_fail(&err, EBUSY,
+			"%u of the changes could not be made: %.370s; belfryd tries again by itself",
 			router->reloading.refused, router->reloading.why);
-	else if (are_asked(router))
+	else if (router_is_asking(router))
 		bf_fail(&err, ETIMEDOUT, "the GPU servers do not answer; the log of belfryd tells more");
 	if (err.code)
 		router_refuse(router, ask, &err);
 	else
 		router_answer(router, ask, NULL);
-}
-
-void router_state_changed(struct router *router)
-{
-	if (router->save_ns == ROUTER_NEVER)
-		router->save_ns = bf_now_ns() + SAVE_AFTER_MS * ROUTER_MS;
-}
-
-int router_state_save(struct router *router, struct bf_error *told)
-{
-	cleanup_free struct config_vgpu *vgpus = calloc(router->vgpu_count + 1, sizeof(*vgpus));
-	size_t count = 0, at = router->vgpu_count;
-	struct bf_error err = { 0 };
-
-	if (!vgpus)
-		return bf_fail(told, ENOMEM, "%s: no memory to write it", router->state_path);
-	router->save_ns = ROUTER_NEVER;
-	/* The newest is first in the list, and last in the file. */
-	for (const struct router_vgpu *vgpu = router->vgpus; vgpu; vgpu = vgpu->next) {
-		struct config_vgpu *to = &vgpus[--at];
-
-		if (!vgpu->is_kept) {
-			at++;
-			continue;
-		}
-		count++;
-		*to = (struct config_vgpu){ .spec = vgpu->spec,
-					    .gpu = vgpu->gpu,
-					    .owner = vgpu->uid,
-					    .is_from_config = vgpu->is_from_config };
-		memcpy(to->name, vgpu->name, sizeof(to->name));
-		if (vgpu->server && vgpu->server->has_soft)
-			to->gpu.folder[0] = 0; /* it is where our software GPU is */
-	}
-	if (!state_save(router->state_path, vgpus + at, count, &err)) {
-		router->save_errno = 0;
-		return 0;
-	}
-	if (router->save_errno != err.code)
-		bf_log(BF_LOG_ERROR, "%s", err.text);
-	router->save_errno = err.code;
-	router->save_ns = bf_now_ns() + SAVE_AGAIN_S * ROUTER_S;
-	return bf_fail(told, err.code, "%s", err.text);
-}
-
-static bool are_tickets(const struct router *router)
-{
-	for (const struct router_server *server = router->servers; server; server = server->next)
-		if (server->ticket_count)
-			return true;
-	return false;
-}
-
-void router_state_settle(struct router *router)
-{
-	struct hall_message message;
-	struct bf_error err = { 0 };
-
-	if (!are_tickets(router))
-		return;
-	if (router->save_ns != ROUTER_NEVER)
-		router_state_save(router, &err);
-	message = router_message(router, HALL_SAVED);
-	message.flags = (uint32_t)err.code;
-	memcpy(message.text, err.text,
-	       sizeof(message.text) < sizeof(err.text) ? sizeof(message.text) : sizeof(err.text));
-	message.text[sizeof(message.text) - 1] = 0;
-	for (struct router_server *server = router->servers; server; server = server->next)
-		for (; server->ticket_count; server->ticket_count--) {
-			message.ticket = server->tickets[server->ticket_count - 1];
-			if (router_server_send(server, &message))
-				break; /* with the next turn */
-		}
 }

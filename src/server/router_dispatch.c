@@ -101,6 +101,7 @@ char *router_hello(const struct router *router)
 	json_add(all, "daemon", daemon_json(router));
 	json_add(all, "gpus", gpus);
 	json_add(all, "failed", failed);
+	json_add(all, "pending", router_pending_json(router));
 	return json_text(all, &bytes);
 }
 
@@ -133,6 +134,8 @@ static void reload(struct router *router, struct router_ask *ask)
 
 	if (!is_ruler(ask))
 		fail(router, ask, EPERM, "reload: only root and the user belfryd runs as may ask for it");
+	else if (router->reloading.ask)
+		fail(router, ask, EAGAIN, "the configuration is being carried out; try again");
 	else if (router_config_reload(router, &err))
 		router_refuse(router, ask, &err);
 	else

@@ -89,11 +89,22 @@ struct router_vgpu {
 	uid_t uid;
 	bool is_ephemeral, is_from_config;
 	bool is_kept;		/* remembered, and made again when its server has died */
-	bool is_owed;		/* its server has refused what the configuration says of it */
 	struct spec asked_spec; /* until then: what its owner has asked its server for */
+	uint32_t asked_parts;	/* of it */
 	uint64_t asked_until_ns;
 	bool is_asked;	   /* its server was asked for the name again, and may give it: see who_knows() */
 	uint64_t until_ns; /* ROUTER_RESERVED, once handed over */
+};
+
+/* A change of the configuration that could not be made. It is tried again until it can be, or until it is no longer
+ * wanted. */
+struct router_pending {
+	struct router_pending *next; /* router.pending */
+	char name[SPEC_NAME_MAX + 1];
+	enum protocol_op op; /* PROTOCOL_CREATE, PROTOCOL_SET or PROTOCOL_REMOVE */
+	struct spec spec;    /* PROTOCOL_SET: these parts of it */
+	uint32_t parts;
+	char why[384]; /* of the last refusal */
 };
 
 struct router_client {
@@ -125,9 +136,11 @@ struct router {
 	struct {
 		struct router_ask *ask; /* who waits for the end of it; NULL: nobody */
 		uint64_t until_ns;
-		unsigned refused;
-		char why[512]; /* the first refusal */
+		unsigned refused; /* changes, since the configuration was read again */
+		char why[512];	  /* the first refusal */
 	} reloading;
+	struct router_pending *pending;
+	uint64_t pending_ns; /* when to try them again */
 	uint64_t idle_since_ns;
 	pid_t metrics_pid; /* 0: not running */
 	int metrics_pidfd;
@@ -213,7 +226,7 @@ bool router_vgpus_wait(const struct router *router, const struct router_server *
 void router_vgpus_expire(struct router *router, uint64_t now_ns);
 struct router_room router_server_room(const struct router *router, const struct router_server *server);
 
-/* router_config.c: the configuration, and what is remembered. */
+/* router_config.c: the configuration. */
 int router_config_start(struct router *router, struct bf_error *err);
 /* Once the socket is ours: servers, and what is remembered. */
 void router_config_begin(struct router *router);
@@ -224,6 +237,30 @@ int router_config_reload(struct router *router, struct bf_error *err);
 void router_reload_await(struct router *router, struct router_ask *ask);
 void router_reload_refused(struct router *router, const char *name, const char *why);
 void router_reload_tick(struct router *router, uint64_t now_ns);
+/* Whether requests of our own are under way. */
+bool router_is_asking(const struct router *router);
+/* Requests of our own: a vGPU of the configuration, and a change to one. */
+void router_config_make(struct router *router, const struct config_vgpu *from);
+void router_config_set(struct router *router, const struct router_vgpu *vgpu, const struct spec *spec);
+
+/* router_pending.c: changes of the configuration that were refused, and are tried again. */
+/* A request of our own was refused: the log, whoever waits for a reload, and the list of what is pending. `vgpu` may be
+ * NULL. */
+void router_pending_refused(struct router *router, const struct router_vgpu *vgpu, const char *name,
+			    const char *label, const char *why);
+/* A vGPU is there, or is about to be what its server says. Before vgpu->spec changes. */
+void router_pending_told(struct router *router, const struct router_vgpu *vgpu, const struct spec *spec);
+/* The configuration was read again: forget what it does not want any more. `before` may be NULL. */
+void router_pending_renew(struct router *router, const struct config *before);
+/* What is pending for the vGPU, on top of *spec. */
+void router_pending_merge(const struct router *router, const char *name, struct spec *spec);
+void router_pending_tick(struct router *router, uint64_t now_ns);
+uint64_t router_pending_due(const struct router *router);
+struct json_object;
+struct json_object *router_pending_json(const struct router *router);
+void router_pending_free(struct router *router);
+
+/* router_state.c: what is remembered. */
 void router_state_changed(struct router *router);
 int router_state_save(struct router *router, struct bf_error *err);
 /* Save if anybody waits for it, and tell them. */

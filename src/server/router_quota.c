@@ -89,6 +89,7 @@ int router_quota_set(struct router *router, struct router_vgpu *vgpu, const stru
 		return rc;
 	/* What its server has not told yet counts already. */
 	vgpu->asked_spec = next;
+	vgpu->asked_parts = request->parts;
 	vgpu->asked_until_ns = bf_now_ns() + ASKED_S * ROUTER_S;
 	return 0;
 }

@@ -71,6 +71,7 @@ void router_vgpu_told(struct router *router, struct router_server *server, const
 	}
 	if (is_new || memcmp(&vgpu->spec, &message->request.spec, sizeof(vgpu->spec)))
 		router_state_changed(router);
+	router_pending_told(router, vgpu, &message->request.spec);
 	vgpu->phase = ROUTER_THERE;
 	vgpu->until_ns = ROUTER_NEVER;
 	vgpu->server = server;
@@ -103,14 +104,14 @@ void router_vgpu_refused(struct router *router, struct router_server *server,
 {
 	struct router_vgpu *vgpu = router_vgpu_find(router, message->request.name);
 
-	bf_log(message->flags & HALL_CLIENTS ? BF_LOG_DEBUG : BF_LOG_WARN, "%s: vGPU '%s': %s", server->label,
-	       message->request.name, message->text);
-	if (!(message->flags & HALL_CLIENTS))
-		router_reload_refused(router, message->request.name, message->text);
+	if (message->flags & HALL_CLIENTS)
+		bf_log(BF_LOG_DEBUG, "%s: vGPU '%s': %s", server->label, message->request.name,
+		       message->text);
+	else
+		router_pending_refused(router, vgpu, message->request.name, server->label, message->text);
 	if (!vgpu || vgpu->server != server)
 		return;
 	vgpu->is_asked = false;
-	vgpu->is_owed |= !(message->flags & HALL_CLIENTS);
 	if (vgpu->phase == ROUTER_RESERVED)
 		router_vgpu_drop(router, vgpu);
 }

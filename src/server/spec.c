@@ -266,6 +266,29 @@ void spec_merge(struct spec *spec, const struct spec *from, uint32_t parts)
 		spec->is_public = from->is_public;
 }
 
+uint32_t spec_difference(const struct spec *a, const struct spec *b)
+{
+	uint32_t parts = 0;
+
+	if (a->mem_bytes != b->mem_bytes)
+		parts |= SPEC_MEM;
+	if (a->request_ppm != b->request_ppm || a->limit_ppm != b->limit_ppm)
+		parts |= SPEC_TIME;
+	if (a->class != b->class)
+		parts |= SPEC_CLASS;
+	if (a->percentile_ppm != b->percentile_ppm || a->objective_us != b->objective_us)
+		parts |= SPEC_OBJECTIVE;
+	if (strcmp(a->domain, b->domain) != 0)
+		parts |= SPEC_DOMAIN;
+	if (a->timeslice_us != b->timeslice_us)
+		parts |= SPEC_TIMESLICE;
+	if (a->interleave != b->interleave)
+		parts |= SPEC_INTERLEAVE;
+	if (a->is_public != b->is_public)
+		parts |= SPEC_PUBLIC;
+	return parts;
+}
+
 static int check_objective(const struct spec *spec, struct bf_error *err)
 {
 	char text[32];

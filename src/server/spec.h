@@ -52,6 +52,8 @@ int spec_parse(struct spec *spec, uint32_t *parts, const char *key, const char *
 bool spec_has(const char *key); /* whether there is such a part */
 /* Take over from `from` the parts named. */
 void spec_merge(struct spec *spec, const struct spec *from, uint32_t parts);
+/* The parts in which they differ; 0: they are the same. */
+uint32_t spec_difference(const struct spec *a, const struct spec *b);
 /* Whether the whole of it makes sense: request within limit, numbers in range, text ended. Specs from outside come
  * through here before anything else. */
 int spec_check(const struct spec *spec, struct bf_error *err);

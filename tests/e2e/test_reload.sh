@@ -82,13 +82,113 @@ what_failed_is_reported_and_tried_again() {
 	configure c time=70 mem=50M b time=20 mem=100M
 	status 1 "$belfry" reload
 	says "1 of the changes could not be made: vgpu 'b': memory limit" "a limit below what is in use"
+	says 'belfryd tries again by itself' "a limit below what is in use"
+	is b 0.2 300
+	is_pending set b 'memory limit'
+	# What is changed by hand meanwhile stays; what is pending stays pending.
+	status 0 "$belfry" set b --time 25
+	is b 0.25 300
+	is_pending set b 'memory limit'
+	# A bad file changes nothing about it.
+	echo 'nonsense' >>"$work/conf"
+	status 1 "$belfry" reload
+	is_pending set b 'memory limit'
+	logged=$(grep -c "vGPU 'b': memory limit" "$work/log")
+	[ "$logged" = 1 ] || fail "the log has the refusal $logged times"
 	touch "$work/end"
 	wait %?run
+	# It is made when it becomes possible, without a reload.
+	until_so is_figure b mem.limit $((100 << 20))
+	is b 0.25 100
+	until_so nothing_is_pending
+	configure c time=70 mem=50M b time=20 mem=100M
 	status 0 "$belfry" reload
-	is b 0.2 100
+	status 0 "$belfry" set b --time 20
 	status 0 "$belfry" set b --mem 120M
 	status 0 "$belfry" reload # what was changed by hand stays
 	is b 0.2 120
+}
+
+# is_pending CHANGE NAME WHY: as ls, explain and info tell, for people and as JSON.
+is_pending() {
+	local why=$3
+	status 0 "$belfry" ls
+	grep -q "^$2 .*, change pending\$" "$work/out" && grep -q "^pending  $1 $2: .*$why.*; belfryd tries again by itself\$" "$work/out" ||
+		fail "ls does not tell what is pending: $(cat "$work/out")"
+	status 0 "$belfry" explain "$2"
+	grep -q "^A change of the configuration is pending, .*$why" "$work/out" || fail "explain: $(cat "$work/out")"
+	status 0 "$belfry" info
+	grep -q "^pending  $1 $2: .*$why" "$work/out" || fail "info: $(cat "$work/out")"
+	for command in 'ls --json' 'info --json' "explain --json $2"; do
+		# shellcheck disable=SC2086 # words
+		status 0 "$belfry" $command
+		python3 - "$1" "$2" "$why" "$work/out" <<'END' || fail "$command: $(cat "$work/out")"
+import json, sys
+change, name, why, path = sys.argv[1:]
+pending = json.load(open(path))["pending"]
+entries = pending if isinstance(pending, list) else [pending]
+assert any(e["change"] == change and e["name"] == name and why in e["why"] for e in entries), pending
+END
+	done
+}
+nothing_is_pending() { timeout 20 "$belfry" ls >"$work/out" && ! grep -q pending "$work/out"; }
+
+# A vGPU on which a program runs is not removed, and one that has no room is not made; both come to be by themselves.
+a_removal_and_a_creation_are_tried_again() {
+	rm -f "$work/end" "$work/hog"
+	configure c time=70 mem=50M b time=20 mem=100M
+	status 0 "$belfry" reload
+	# A program without a limit has the memory that a new vGPU would need.
+	status 0 "$belfry" create free
+	timeout 100 "$belfry" run b -- "$hog" 10 "$work/end" >"$work/hog" 2>&1 &
+	timeout 100 "$belfry" run free -- "$hog" 300 "$work/end" >"$work/hog2" 2>&1 &
+	until_so test -s "$work/hog"
+	until_so test -s "$work/hog2"
+	configure c time=70 mem=50M d mem=200M
+	status 1 "$belfry" reload
+	says '2 of the changes could not be made' "a removal and a creation"
+	is_pending remove b 'program'
+	timeout 20 "$belfry" ls | grep -q '^pending  create d: ' || fail "a creation is not pending: $(timeout 20 "$belfry" ls)"
+	touch "$work/end"
+	wait %?"run b" %?"run free"
+	until_so is_there d
+	until_so is_not_there b
+	until_so nothing_is_pending
+	# What the configuration does not want any more is not tried any more.
+	rm -f "$work/end" "$work/hog"
+	timeout 100 "$belfry" run d -- "$hog" 10 "$work/end" >"$work/hog" 2>&1 &
+	until_so test -s "$work/hog"
+	configure c time=70 mem=50M
+	status 1 "$belfry" reload
+	is_pending remove d 'program'
+	configure c time=70 mem=50M d mem=200M
+	status 0 "$belfry" reload
+	nothing_is_pending || fail "still pending: $(cat "$work/out")"
+	touch "$work/end"
+	wait %?"run d"
+	is_there d || fail "a vGPU was removed that the configuration names again"
+	status 0 "$belfry" rm free
+	configure c time=70 mem=50M b time=20 mem=120M
+	status 0 "$belfry" reload
+}
+
+# What systemctl reload runs.
+the_unit_reports_a_bad_file() {
+	local unit=$BELFRY_BUILD_DIR/belfryd.service command
+	command=$(sed -n 's/^ExecReload=//p' "$unit")
+	[ "${command%% *}" != "$command" ] || fail "the unit has no ExecReload: $(cat "$unit")"
+	case $command in -* | +* | !*) fail "ExecReload has a prefix that hides a failure: $command" ;; esac
+	mkdir -p "$work/root/$(dirname "${command%% *}")"
+	ln -sf "$belfry" "$work/root/${command%% *}"
+	cp "$work/conf" "$work/good"
+	echo 'nonsense = 1' >>"$work/conf"
+	# shellcheck disable=SC2086 # words, as systemd splits them
+	status 1 $work/root$command
+	says "belfry: $work/conf:" "ExecReload with a bad file"
+	[ ! -s "$work/out" ] || fail "ExecReload says it on standard output"
+	cp "$work/good" "$work/conf"
+	# shellcheck disable=SC2086
+	status 0 $work/root$command
 }
 
 # A belfryd that says it has an NVIDIA GPU 0 with 8 GiB.
@@ -169,6 +269,8 @@ what_cannot_be_saved_is_no_success() {
 time_and_memory_change_hands_in_one_reload
 what_cannot_be_kept_is_refused_and_changes_nothing
 what_failed_is_reported_and_tried_again
+a_removal_and_a_creation_are_tried_again
+the_unit_reports_a_bad_file
 check_adds_up_the_memory_of_nvidia_gpus
 what_is_acknowledged_survives_a_kill
 what_cannot_be_saved_is_no_success
