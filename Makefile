@@ -44,10 +44,12 @@ bench: all
 install: all
 	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
-# Folders that are empty then, of Belfry's own, go as well.
+# Folders of Belfry's own that are empty then are removed as well: meson knows those that its last install has made.
 uninstall:
 	@ninja -C $(BUILD) --quiet uninstall
-	@rmdir -p --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/lib/belfry/soft $(DESTDIR)$(PREFIX)/libexec/belfry 2>/dev/null || true
+	@for folder in include/belfry lib/belfry libexec/belfry share/belfry share/doc/belfry; do \
+		[ ! -d "$(DESTDIR)$(PREFIX)/$$folder" ] || find "$(DESTDIR)$(PREFIX)/$$folder" -depth -type d -empty -delete; \
+	done
 
 portable:
 	@tools/deps.sh build

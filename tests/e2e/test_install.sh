@@ -1,0 +1,78 @@
+#!/bin/bash
+# make install and make uninstall: what is installed works from where it is, the links of the installed documents lead
+# somewhere, and nothing is left afterwards.
+# Functions are called by name:
+# shellcheck disable=SC1091,SC2015,SC2154,SC2317
+set -u
+. "$(dirname "$0")/common.sh"
+command -v meson >/dev/null || { echo 'no meson'; exit 77; }
+. "$(dirname "$0")/install.sh"
+root=$work/root
+unset BELFRY_SOFT_SERVER
+export BELFRY_SOFT="mem=64M,linger=1,name=install$$"
+
+uninstall() {
+	make -s -C "${BELFRY_SOURCE_DIR:?}" uninstall BUILD="$BELFRY_BUILD_DIR" PREFIX="$prefix" DESTDIR="$root" >"$work/out" 2>&1 ||
+		fail "make uninstall: $(cat "$work/out")"
+}
+
+the_parts_are_there_and_work() {
+	local file
+	for file in bin/belfry bin/belfryd libexec/belfry/belfry-soft libexec/belfry/belfry-metrics share/doc/belfry/README.md \
+		share/man/man1/belfry.1 share/man/man8/belfryd.8 share/bash-completion/completions/belfry \
+		share/zsh/site-functions/_belfry share/fish/vendor_completions.d/belfry.fish \
+		lib/systemd/system/belfryd.service; do
+		[ -e "$root$prefix/$file" ] || fail "$file is not installed"
+	done
+	status 0 "$root$prefix/bin/belfry" run --mem 16M -- "$BELFRY_BUILD_DIR/tests/e2e/hog" 4
+	grep -q 'got 4 ' "$work/out" || fail "a program with what is installed: $(cat "$work/out" "$work/err")"
+}
+
+links_lead_somewhere() {
+	python3 - "$root$prefix/share/doc/belfry" <<'END' || fail "links of the installed documents"
+import os, re, sys
+top, bad, count = sys.argv[1], 0, 0
+for folder, _, files in os.walk(top):
+    for name in (n for n in files if n.endswith(".md")):
+        path = os.path.join(folder, name)
+        text = re.sub(r"^```.*?^```", "", open(path, encoding="utf-8").read(), flags=re.M | re.S)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", link):
+                continue
+            count += 1
+            file, _, anchor = link.partition("#")
+            target = os.path.normpath(os.path.join(folder, file)) if file else path
+            found = os.path.exists(target) and target.startswith(top)
+            if found and anchor:
+                heads = re.findall(r"^#+ (.*)$", open(target, encoding="utf-8").read(), flags=re.M)
+                found = anchor in {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads}
+            if not found:
+                print(f"{os.path.relpath(path, top)}: {link} leads nowhere")
+                bad += 1
+assert count > 20, count
+sys.exit(bad > 0)
+END
+}
+
+nothing_is_left() {
+	local left
+	left=$(find "$root" ! -type d -o -type d -name '*belfry*')
+	[ -z "$left" ] || fail "left after $1: $left"
+}
+
+tests() {
+	install_into "$root" || return 1
+	the_parts_are_there_and_work
+	links_lead_somewhere
+	# What is not Belfry's stays.
+	: >"$root$prefix/share/doc/another"
+	uninstall
+	[ -e "$root$prefix/share/doc/another" ] || fail "uninstall has removed another program's file"
+	rm "$root$prefix/share/doc/another"
+	nothing_is_left "uninstall"
+	install_into "$root" && install_into "$root" || return 1
+	uninstall
+	nothing_is_left "two installs and an uninstall"
+}
+with_install_log tests || fail "meson install"
+exit "$failed"
