@@ -302,6 +302,36 @@ static void objective_goes_with_class_latency_only(void **state)
 	assert_unsound(&spec, "objective");
 }
 
+static void a_difference_names_the_parts_that_differ(void **state)
+{
+	struct spec spec = spec_default, other = { .mem_bytes = 1,
+						   .request_ppm = 1,
+						   .limit_ppm = 2,
+						   .class = SPEC_LATENCY,
+						   .percentile_ppm = 990000,
+						   .objective_us = 3,
+						   .timeslice_us = 4,
+						   .interleave = 1,
+						   .is_public = 1,
+						   .domain = "pool" };
+
+	(void)state;
+	assert_int_equal(spec_difference(&spec, &spec), 0);
+	for (uint32_t parts = 0; parts < 2 * SPEC_PUBLIC; parts++) {
+		spec = spec_default;
+		spec_merge(&spec, &other, parts);
+		assert_int_equal(spec_difference(&spec_default, &spec), parts);
+		assert_int_equal(spec_difference(&spec, &other), (2 * SPEC_PUBLIC - 1) & ~parts);
+	}
+	/* Half a part is a part. */
+	spec = spec_default;
+	spec.limit_ppm--;
+	assert_int_equal(spec_difference(&spec, &spec_default), SPEC_TIME);
+	spec = spec_default;
+	spec.objective_us++;
+	assert_int_equal(spec_difference(&spec, &spec_default), SPEC_OBJECTIVE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -315,6 +345,7 @@ int main(void)
 		cmocka_unit_test(merge_takes_what_was_said_and_no_more),
 		cmocka_unit_test(check_refuses_what_parse_would_not_make),
 		cmocka_unit_test(objective_goes_with_class_latency_only),
+		cmocka_unit_test(a_difference_names_the_parts_that_differ),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
