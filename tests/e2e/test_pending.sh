@@ -1,0 +1,224 @@
+#!/bin/bash
+# Changes of the configuration that a GPU server refuses: they are reported, shown, and tried again by themselves. And what
+# checks a configuration: belfryd --check, and what systemctl reload runs.
+# Functions are called by name:
+# shellcheck disable=SC1091,SC2015,SC2016,SC2154,SC2317
+set -u
+. "$(dirname "$0")/common.sh"
+: "${BELFRYD:?}"
+export BELFRY_SOFT="mem=512M,linger=1,name=pending$$" BELFRY_SOCKET="$work/d/belfryd.sock"
+hog="$BELFRY_BUILD_DIR/tests/e2e/hog"
+chmod 755 "$work"
+mkdir -m 755 "$work/d"
+
+start_daemon() {
+	"$BELFRYD" --socket "$BELFRY_SOCKET" --gpu soft --config "$work/conf" >>"$work/log" 2>&1 &
+	daemon=$!
+	until_so answers || { cat "$work/log"; exit 1; }
+}
+answers() { [ "$(router_pid)" = "$daemon" ] && [ -n "$(server_pids)" ]; }
+# configure NAME KEY=VALUE...: vGPUs; a name begins a section.
+configure() {
+	local word
+	echo '[server]' >"$work/conf"
+	for word; do
+		case "$word" in
+		*=*) echo "${word%%=*} = ${word#*=}" ;;
+		*) echo "[vgpu $word]" ;;
+		esac
+	done >>"$work/conf"
+}
+# is NAME REQUEST MEM
+is() {
+	[ "$(figure "$1" time.request)" = "$2" ] && [ "$(figure "$1" mem.limit)" = "$(($3 << 20))" ] ||
+		fail "$1: request $(figure "$1" time.request), memory $(figure "$1" mem.limit), not $2 and $3 MiB"
+}
+
+# is_pending CHANGE NAME WHY: as ls, explain and info tell, for people and as JSON.
+is_pending() {
+	local why=$3
+	status 0 "$belfry" ls
+	grep -q "^$2 .*, change pending\$" "$work/out" && grep -q "^pending  $1 $2: .*$why.*; belfryd tries again by itself\$" "$work/out" ||
+		fail "ls does not tell what is pending: $(cat "$work/out")"
+	status 0 "$belfry" explain "$2"
+	grep -q "^A change of the configuration is pending, .*$why" "$work/out" || fail "explain: $(cat "$work/out")"
+	status 0 "$belfry" info
+	grep -q "^pending  $1 $2: .*$why" "$work/out" || fail "info: $(cat "$work/out")"
+	for command in 'ls --json' 'info --json' "explain --json $2"; do
+		# shellcheck disable=SC2086 # words
+		status 0 "$belfry" $command
+		python3 - "$1" "$2" "$why" "$work/out" <<'END' || fail "$command: $(cat "$work/out")"
+import json, sys
+change, name, why, path = sys.argv[1:]
+pending = json.load(open(path))["pending"]
+entries = pending if isinstance(pending, list) else [pending]
+assert any(e["change"] == change and e["name"] == name and why in e["why"] for e in entries), pending
+END
+	done
+}
+nothing_is_pending() { timeout 20 "$belfry" ls >"$work/out" && ! grep -q pending "$work/out"; }
+
+what_failed_is_reported_and_tried_again() {
+	configure c time=70 mem=50M b time=20 mem=300M
+	start_daemon
+	until_so is_there b
+	timeout 100 "$belfry" run b -- "$hog" 200 "$work/end" >"$work/hog" 2>&1 &
+	until_so test -s "$work/hog"
+	configure c time=70 mem=50M b time=20 mem=100M
+	status 1 "$belfry" reload
+	says "1 of the changes could not be made: vgpu 'b': memory limit" "a limit below what is in use"
+	says 'belfryd tries again by itself' "a limit below what is in use"
+	is b 0.2 300
+	is_pending set b 'memory limit'
+	# What is changed by hand meanwhile stays; what is pending stays pending.
+	status 0 "$belfry" set b --time 25
+	is b 0.25 300
+	is_pending set b 'memory limit'
+	# A bad file changes nothing about it.
+	echo 'nonsense' >>"$work/conf"
+	status 1 "$belfry" reload
+	is_pending set b 'memory limit'
+	logged=$(grep -c "vGPU 'b': memory limit" "$work/log")
+	[ "$logged" = 1 ] || fail "the log has the refusal $logged times"
+	touch "$work/end"
+	wait %?run
+	# It is made when it becomes possible, without a reload.
+	until_so is_figure b mem.limit $((100 << 20))
+	is b 0.25 100
+	until_so nothing_is_pending
+	configure c time=70 mem=50M b time=20 mem=100M
+	status 0 "$belfry" set b --mem 120M
+	status 0 "$belfry" reload # what was changed by hand stays
+	is b 0.25 120
+}
+
+# A vGPU on which a program runs is not removed, and one that has no room is not made; both come to be by themselves.
+a_removal_and_a_creation_are_tried_again() {
+	rm -f "$work/end" "$work/hog"
+	configure c time=70 mem=50M b time=20 mem=100M
+	status 0 "$belfry" reload
+	# A program without a limit has the memory that a new vGPU would need.
+	status 0 "$belfry" create free
+	timeout 100 "$belfry" run b -- "$hog" 10 "$work/end" >"$work/hog" 2>&1 &
+	timeout 100 "$belfry" run free -- "$hog" 300 "$work/end" >"$work/hog2" 2>&1 &
+	until_so test -s "$work/hog"
+	until_so test -s "$work/hog2"
+	configure c time=70 mem=50M d mem=200M
+	status 1 "$belfry" reload
+	says '2 of the changes could not be made' "a removal and a creation"
+	is_pending remove b 'program'
+	timeout 20 "$belfry" ls | grep -q '^pending  create d: ' || fail "a creation is not pending: $(timeout 20 "$belfry" ls)"
+	touch "$work/end"
+	wait %?"run b" %?"run free"
+	until_so is_there d
+	until_so is_not_there b
+	until_so nothing_is_pending
+	# What the configuration does not want any more is not tried any more.
+	rm -f "$work/end" "$work/hog"
+	timeout 100 "$belfry" run d -- "$hog" 10 "$work/end" >"$work/hog" 2>&1 &
+	until_so test -s "$work/hog"
+	configure c time=70 mem=50M
+	status 1 "$belfry" reload
+	is_pending remove d 'program'
+	configure c time=70 mem=50M d mem=200M
+	status 0 "$belfry" reload
+	nothing_is_pending || fail "still pending: $(cat "$work/out")"
+	touch "$work/end"
+	wait %?"run d"
+	is_there d || fail "a vGPU was removed that the configuration names again"
+	status 0 "$belfry" rm free
+	configure c time=70 mem=50M b time=20 mem=120M
+	status 0 "$belfry" reload
+}
+
+# confined COMMAND...: with a seccomp filter and no_new_privs, as a unit of systemd may have them.
+confined() {
+	python3 -c '
+import ctypes, os, struct, sys
+PR_SET_SECCOMP, MODE_FILTER, PR_SET_NO_NEW_PRIVS = 22, 2, 38
+libc = ctypes.CDLL(None)
+allow = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0x7fff0000))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 1, ctypes.addressof(allow)))
+assert not libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+assert not libc.prctl(PR_SET_SECCOMP, MODE_FILTER, ctypes.byref(program), 0, 0)
+os.execv(sys.argv[1], sys.argv[1:])' "$@"
+}
+export -f confined
+
+# What systemctl reload runs.
+the_unit_reports_a_bad_file() {
+	local unit=$BELFRY_BUILD_DIR/belfryd.service command
+	command=$(sed -n 's/^ExecReload=//p' "$unit")
+	[ "${command%% *}" != "$command" ] || fail "the unit has no ExecReload: $(cat "$unit")"
+	# belfryd refuses a reload by a process as the unit confines it, so ExecReload must not be confined.
+	status 1 bash -c 'confined "$@"' bash "$belfry" reload
+	says 'has no_new_privs and a seccomp filter' "a reload by a confined process"
+	! grep -q '^NoNewPrivileges=yes' "$unit" || [ "${command#+}" != "$command" ] || fail "ExecReload is confined: $command"
+	command=${command#+}
+	case $command in /*) ;; *) fail "ExecReload has a prefix that changes what it means: $command" ;; esac
+	mkdir -p "$work/root/$(dirname "${command%% *}")"
+	ln -sf "$belfry" "$work/root/${command%% *}"
+	cp "$work/conf" "$work/good"
+	echo 'nonsense = 1' >>"$work/conf"
+	# shellcheck disable=SC2086 # words, as systemd splits them
+	status 1 $work/root$command
+	says "belfry: $work/conf:" "ExecReload with a bad file"
+	[ ! -s "$work/out" ] || fail "ExecReload says it on standard output"
+	cp "$work/good" "$work/conf"
+	# shellcheck disable=SC2086
+	status 0 $work/root$command
+}
+
+# A belfryd that says it has an NVIDIA GPU 0 with 8 GiB.
+pretend() {
+	cat >"$work/pretend.py" <<'END'
+import array, fcntl, json, os, socket, struct, sys
+MAGIC, ADD_SEALS = 0xbe1f7a11, 1033
+server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+server.bind(sys.argv[1])
+server.listen()
+while True:
+    client, _ = server.accept()
+    request = client.recv(1 << 16)
+    _, version = struct.unpack("<II", request[:8])
+    body = os.memfd_create("body", os.MFD_ALLOW_SEALING)
+    os.write(body, json.dumps({"gpus": [{"gpu": "0", "kind": "nv", "index": 0, "mem_total": 8 << 30}]}).encode())
+    fcntl.fcntl(body, ADD_SEALS, 15)
+    reply = struct.pack("<IIiIQII108s64s512s", MAGIC, version, 0, 0, 0, 0, 0, b"", b"", b"")
+    client.sendmsg([reply + bytes(-len(reply) % 8)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [body]))])
+    client.close()
+END
+	python3 "$work/pretend.py" "$work/d/pretend" &
+	pretender=$!
+	until_so test -S "$work/d/pretend"
+}
+
+check_adds_up_the_memory_of_nvidia_gpus() {
+	printf '[server]\ngpus = 0\n[vgpu a]\nmem = 5G\n[vgpu b]\nmem = 4G\n' >"$work/nv"
+	pretend
+	status 1 env BELFRY_SOCKET="$work/d/pretend" "$BELFRYD" --check --config "$work/nv"
+	says "$work/nv:5: vgpu 'b': no GPU has room for 4 GiB and 0 % of its time; GPU 0: 3 GiB of 8 GiB" "--check with a GPU of 8 GiB"
+	sed -i 's/4G/3G\ngpu = 0/' "$work/nv"
+	status 0 env BELFRY_SOCKET="$work/d/pretend" "$BELFRYD" --check --config "$work/nv"
+	[ ! -s "$work/err" ] || fail "--check of what fits: $(cat "$work/err")"
+	kill "$pretender"
+	wait "$pretender" 2>/dev/null
+	[ ! -e /dev/nvidiactl ] || { echo 'there is an NVIDIA driver: --check without one was not tried'; return; }
+	status 0 env BELFRY_SOCKET="$work/d/pretend" "$BELFRYD" --check --config "$work/nv"
+	says 'belfryd: GPU 0: its memory is not known, and promises of it were not added up: ' "--check without a driver"
+	grep -qx ok "$work/out" || fail "--check without a driver: $(cat "$work/out")"
+	# Where nothing is promised there is nothing to say.
+	printf '[server]\ngpus = 0\n[vgpu a]\ntime = 50\n' >"$work/nv"
+	status 0 env BELFRY_SOCKET="$work/d/pretend" "$BELFRYD" --check --config "$work/nv"
+	[ ! -s "$work/err" ] || fail "--check without promises: $(cat "$work/err")"
+}
+
+for test in what_failed_is_reported_and_tried_again a_removal_and_a_creation_are_tried_again the_unit_reports_a_bad_file \
+	check_adds_up_the_memory_of_nvidia_gpus; do
+	$test
+done
+kill -TERM "$daemon"
+until_so is_gone "$daemon"
+wait "$daemon" 2>/dev/null
+grep -i 'assert\|sanitizer' "$work/log" && fail "belfryd's log"
+exit "$failed"
