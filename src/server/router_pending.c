@@ -1,5 +1,5 @@
 /* Changes of the configuration that a GPU server has refused, such as a memory limit below what is in use. They are tried
- * again once a second. */
+ * again once a second; where there are very many, less often. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "server/router_inside.h"
 
-enum { AGAIN_S = 1 };
+enum { AGAIN_S = 1, AT_A_TIME = 64 };
 
 static struct router_pending *find(const struct router *router, const char *name)
 {
@@ -62,6 +62,8 @@ static bool note(struct router *router, const struct router_vgpu *vgpu, const ch
 		if (!pending)
 			return false; /* as before: it is tried again with the next reload */
 		snprintf(pending->name, sizeof(pending->name), "%s", name);
+		if (!router->pending)
+			router->pending_ns = bf_now_ns() + AGAIN_S * ROUTER_S;
 		insert(router, pending);
 	}
 	if (!is_known && op == PROTOCOL_SET) {
@@ -70,7 +72,6 @@ static bool note(struct router *router, const struct router_vgpu *vgpu, const ch
 	}
 	pending->op = op;
 	snprintf(pending->why, sizeof(pending->why), "%.383s", why);
-	router->pending_ns = bf_now_ns() + AGAIN_S * ROUTER_S;
 	return is_known;
 }
 
@@ -164,10 +165,13 @@ static void try_again(struct router *router, struct router_pending *pending)
 void router_pending_tick(struct router *router, uint64_t now_ns)
 {
 	struct router_pending *next;
+	uint64_t count = 0;
 
 	if (!router->pending || router->pending_ns > now_ns)
 		return;
-	router->pending_ns = now_ns + AGAIN_S * ROUTER_S;
+	for (const struct router_pending *pending = router->pending; pending; pending = pending->next)
+		count++;
+	router->pending_ns = now_ns + (1 + count / AT_A_TIME) * AGAIN_S * ROUTER_S;
 	if (!router->is_settled || router->is_making || router->reloading.ask || router_is_asking(router))
 		return;
 	for (struct router_pending *pending = router->pending; pending; pending = next) {

@@ -90,6 +90,19 @@ what_failed_is_reported_and_tried_again() {
 	status 0 "$belfry" set b --mem 120M
 	status 0 "$belfry" reload # what was changed by hand stays
 	is b 0.25 120
+	# A change by hand of what is pending takes its place.
+	rm -f "$work/end" "$work/hog"
+	timeout 100 "$belfry" run b -- "$hog" 90 "$work/end" >"$work/hog" 2>&1 &
+	until_so test -s "$work/hog"
+	configure c time=70 mem=50M b time=25 mem=60M
+	status 1 "$belfry" reload
+	is_pending set b 'memory limit'
+	status 0 "$belfry" set b --mem 110M
+	until_so nothing_is_pending
+	touch "$work/end"
+	wait %?run
+	status 0 "$belfry" reload
+	is b 0.25 110
 }
 
 # A vGPU on which a program runs is not removed, and one that has no room is not made; both come to be by themselves.
