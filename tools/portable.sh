@@ -34,7 +34,7 @@ copy_programs tests/attacks
 copy_programs bench
 cp "$build"/bench/*.bpf.o "$dist/bench/"
 cp man/*.[158] "$dist/man/"
-cp README.md LICENSE CHANGELOG.md "$dist/"
+cp -R README.md LICENSE CHANGELOG.md CONTRIBUTING.md docs "$dist/"
 
 status=0
 for program in "$dist"/bin/* "$dist"/bin/soft/* "$dist"/demo/* "$dist"/tests/gpu/* "$dist"/tests/attacks/* "$dist"/bench/*; do
