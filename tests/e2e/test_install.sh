@@ -60,19 +60,25 @@ nothing_is_left() {
 	[ -z "$left" ] || fail "left after $1: $left"
 }
 
-tests() {
-	install_into "$root" || return 1
-	the_parts_are_there_and_work
-	links_lead_somewhere
-	# What is not Belfry's stays.
-	: >"$root$prefix/share/doc/another"
+first_install() { install_into "$root" && cp "$install_log" "$work/first"; }
+first_uninstall() {
+	cp "$work/first" "$install_log"
 	uninstall
-	[ -e "$root$prefix/share/doc/another" ] || fail "uninstall has removed another program's file"
-	rm "$root$prefix/share/doc/another"
-	nothing_is_left "uninstall"
+}
+two_installs_and_an_uninstall() {
 	install_into "$root" && install_into "$root" || return 1
 	uninstall
-	nothing_is_left "two installs and an uninstall"
 }
-with_install_log tests || fail "meson install"
+
+with_install_log first_install || { fail "meson install"; exit 1; }
+the_parts_are_there_and_work
+links_lead_somewhere
+# What is not Belfry's stays.
+: >"$root$prefix/share/doc/another"
+with_install_log first_uninstall
+[ -e "$root$prefix/share/doc/another" ] || fail "uninstall has removed another program's file"
+rm "$root$prefix/share/doc/another"
+nothing_is_left "uninstall"
+with_install_log two_installs_and_an_uninstall || fail "meson install over an install"
+nothing_is_left "two installs and an uninstall"
 exit "$failed"
