@@ -621,8 +621,11 @@ struct gate_vgpu_counts gate_vgpu_counts(const struct gate_vgpu *vgpu)
 	};
 
 	/* Both pair with the poller's release store of the same word: the time was written before it. */
-	if (!atomic_load_explicit(&vgpu->is_quiet, memory_order_acquire))
+	if (!atomic_load_explicit(&vgpu->is_quiet, memory_order_acquire)) {
 		counts.woke_ns = atomic_load_explicit(&vgpu->woke_ns, memory_order_relaxed);
+		counts.woke.found_ns = atomic_load_explicit(&vgpu->woke_found_ns, memory_order_relaxed);
+		counts.woke.likely_ns = atomic_load_explicit(&vgpu->woke_likely_ns, memory_order_relaxed);
+	}
 	if (!gate_turn_is_open(turns) &&
 	    atomic_load_explicit(&vgpu->waiting_turn, memory_order_acquire) == turns)
 		counts.waiting_since_ns = atomic_load_explicit(&vgpu->waiting_ns, memory_order_relaxed);
@@ -642,19 +645,31 @@ struct gate_counts gate_counts(const struct gate *gate)
 	};
 }
 
-uint64_t gate_vgpu_forward_after(const struct gate_vgpu *vgpu, uint64_t after_ns)
+/* The poller may be replacing it by a later one. */
+static struct gate_came came_at(const struct gate_vgpu *vgpu, unsigned at)
 {
-	uint64_t first = 0;
+	struct gate_came came = { .found_ns =
+					  atomic_load_explicit(&vgpu->found_ns[at], memory_order_acquire) };
+
+	came.likely_ns = atomic_load_explicit(&vgpu->likely_ns[at], memory_order_relaxed);
+	if (came.likely_ns > came.found_ns)
+		came.likely_ns = came.found_ns;
+	return came;
+}
+
+struct gate_came gate_vgpu_came_after(const struct gate_vgpu *vgpu, uint64_t after_ns)
+{
+	struct gate_came first = { 0 };
 	bool is_all = true;
 
 	for (unsigned i = 0; i < GATE_FORWARDS_KEPT; i++) {
-		uint64_t ns = atomic_load_explicit(&vgpu->forward_ns[i], memory_order_relaxed);
+		struct gate_came came = came_at(vgpu, i);
 
-		is_all &= ns > after_ns;
-		if (ns > after_ns && (!first || ns < first))
-			first = ns;
+		is_all &= came.found_ns > after_ns;
+		if (came.found_ns > after_ns && (!first.found_ns || came.found_ns < first.found_ns))
+			first = came;
 	}
-	return is_all ? 0 : first;
+	return is_all ? (struct gate_came){ 0 } : first;
 }
 
 uint64_t gate_cpu_ns(const struct gate *gate)

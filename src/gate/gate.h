@@ -120,18 +120,26 @@ struct gate_counts {
 	uint64_t empty;	   /* rings charged to their vGPU: strange, or for a channel without new work */
 };
 struct gate_counts gate_counts(const struct gate *gate);
+/* Something that was passed on. Its bell was found rung at found_ns, at the closed gate if it waited there. It rang between
+ * that look and the one before; without other knowledge, likely_ns is halfway between the two. The poller looks every 50 us
+ * when it dozes, and less often if it does not get a processor. */
+struct gate_came {
+	uint64_t found_ns;  /* 0: nothing */
+	uint64_t likely_ns; /* not later */
+};
 /* Of one vGPU. Times are CLOCK_MONOTONIC, as the poller last read it: some microseconds off. */
 struct gate_vgpu_counts {
 	uint64_t rings, forwards;
 	uint64_t waiting_since_ns; /* when a bell first rang at its closed gate; 0: no such ring is known */
 	uint64_t last_forward_ns;  /* 0: nothing was ever passed on */
 	uint64_t woke_ns; /* when the first submission since gate_vgpu_quiet was passed on; 0: still quiet */
+	struct gate_came woke; /* and when that submission came */
 };
 struct gate_vgpu_counts gate_vgpu_counts(const struct gate_vgpu *vgpu);
-/* When the first submission after `after_ns` was passed on. 0: none was, or at least GATE_FORWARDS_KEPT were,
- * so that the time is no longer known. */
-enum { GATE_FORWARDS_KEPT = 64 };
-uint64_t gate_vgpu_forward_after(const struct gate_vgpu *vgpu, uint64_t after_ns);
+/* The first submission that was found after `after_ns`. None: none was found, or at least GATE_FORWARDS_KEPT were, so that the
+ * time is no longer known. */
+enum { GATE_FORWARDS_KEPT = 256 };
+struct gate_came gate_vgpu_came_after(const struct gate_vgpu *vgpu, uint64_t after_ns);
 /* CPU time the poller has used, in ns. */
 uint64_t gate_cpu_ns(const struct gate *gate);
 

@@ -15,6 +15,7 @@ enum {
 	ALL_STEP_BUSY_NS = 50000, /* the same while the program keeps ringing */
 	BUSY_NS = 20000,	  /* a program that rang this recently keeps ringing */
 	RECENT_NS = 100000,	  /* a channel that rang this recently is looked at after every ring */
+	TRAP_NS = 100000,	  /* a trap wakes the poller within about this time */
 	SPINS_PER_CLOCK = 32,	  /* passes between two readings of the clock while spinning */
 };
 
@@ -58,17 +59,31 @@ static void call_house(struct gate *gate)
 		gate->call(gate->call_context);
 }
 
-/* Work was forwarded. If is_quiet is set (gate_vgpu_quiet), the GPU server waits for a call. */
-static void vgpu_forwarded(struct gate *gate, struct gate_vgpu *vgpu)
+/* A ring that is found in this pass. */
+static struct gate_came came_now(const struct gate *gate)
 {
+	uint64_t late_ns = gate->now_ns > gate->looked_ns ? gate->now_ns - gate->looked_ns : 0;
+
+	return (struct gate_came){ .found_ns = gate->now_ns, .likely_ns = gate->now_ns - late_ns / 2 };
+}
+
+/* Something was passed on. The house has set is_quiet (gate_vgpu_quiet) and waits to be called. */
+static void vgpu_forwarded(struct gate *gate, struct gate_vgpu *vgpu, struct gate_came came)
+{
+	size_t at;
+
 	count(&vgpu->forwards);
+	at = vgpu->forwards % GATE_FORWARDS_KEPT;
 	atomic_store_explicit(&vgpu->last_forward_ns, gate->now_ns, memory_order_relaxed);
-	atomic_store_explicit(&vgpu->forward_ns[vgpu->forwards % GATE_FORWARDS_KEPT], gate->now_ns,
-			      memory_order_relaxed);
+	atomic_store_explicit(&vgpu->likely_ns[at], came.likely_ns, memory_order_relaxed);
+	/* Pairs with the acquire in came_at: whoever finds it finds likely_ns, or that of a later one. */
+	atomic_store_explicit(&vgpu->found_ns[at], came.found_ns, memory_order_release);
 	if (!atomic_load_explicit(&vgpu->is_quiet, memory_order_relaxed))
 		return;
 	atomic_store_explicit(&vgpu->woke_ns, gate->now_ns, memory_order_relaxed);
-	/* Pairs with the acquire in gate_vgpu_counts: a thread that sees is_quiet cleared sees woke_ns. */
+	atomic_store_explicit(&vgpu->woke_found_ns, came.found_ns, memory_order_relaxed);
+	atomic_store_explicit(&vgpu->woke_likely_ns, came.likely_ns, memory_order_relaxed);
+	/* Pairs with the acquire in gate_vgpu_counts: a thread that sees is_quiet cleared sees the times. */
 	atomic_store_explicit(&vgpu->is_quiet, false, memory_order_release);
 	call_house(gate);
 }
@@ -135,7 +150,7 @@ static bool channel_look(struct gate *gate, struct gate_vgpu *vgpu, struct gate_
 {
 	if (!channel_forward(gate, ch))
 		return false;
-	vgpu_forwarded(gate, vgpu);
+	vgpu_forwarded(gate, vgpu, came_now(gate));
 	return true;
 }
 
@@ -184,16 +199,16 @@ static bool program_rang(struct gate *gate, struct gate_watch *watch, uint32_t t
 	for (size_t i = 0; i < watch->channel_count && !rung; i++)
 		if (atomic_load_explicit(&watch->channels[i]->token, memory_order_relaxed) == token)
 			rung = watch->channels[i];
-	if (rung &&
-	    gate_turn_is_open(turns)) /* before anything else; opening a closed gate sweeps all channels */
-		is_sent = channel_forward(gate, rung);
+	/* The clock is read before the work is passed on: the program that this wakes may take the processor. */
 	program->rang_ns = gate->now_ns = bf_now_ns();
+	if (rung && gate_turn_is_open(turns)) /* a closed gate looks at everything when it opens */
+		is_sent = channel_forward(gate, rung);
 	count(rung ? &gate->rings : &gate->strange);
 	if (rung) {
 		rung->rang_ns = program->rang_ns;
 		count(&watch->vgpu->rings);
 		if (is_sent)
-			vgpu_forwarded(gate, watch->vgpu);
+			vgpu_forwarded(gate, watch->vgpu, came_now(gate));
 		is_news = is_sent || (gate_turn_is_open(turns) ? !is_empty_ring(rung)
 							       : vgpu_waits(gate, watch->vgpu, turns));
 	}
@@ -290,6 +305,17 @@ static void program_begin_sweep(struct gate_watch *watch)
 	watch->program->sweep_left = watch->channel_count;
 }
 
+/* Work that is found in the sweep that begins now came when a bell first rang at the closed gate, if one did since the last
+ * sweep. */
+static void vgpu_begin_waited(struct gate_vgpu *vgpu)
+{
+	uint64_t turn = atomic_load_explicit(&vgpu->waiting_turn, memory_order_relaxed);
+
+	vgpu->waited_ns =
+		turn == vgpu->swept_turn ? 0 : atomic_load_explicit(&vgpu->waiting_ns, memory_order_relaxed);
+	vgpu->swept_turn = turn;
+}
+
 /* The gate was opened, or a token became known: sweeps the channels of the marked programs. Charges for rings
  * behind the closed gate, or with the unknown token, are dropped. */
 static void vgpu_begin_sweep(const struct gate_watched_vgpu *watched)
@@ -299,6 +325,7 @@ static void vgpu_begin_sweep(const struct gate_watched_vgpu *watched)
 	/* Pairs with gate_sweep's release: a poller that sees the new count sees the programs' marks. */
 	vgpu->sweep_begun = atomic_load_explicit(&vgpu->sweep_want, memory_order_acquire);
 	vgpu->look_ns = 0;
+	vgpu_begin_waited(vgpu);
 	for (size_t i = 0; i < watched->program_count; i++) {
 		struct gate_watch *watch = &watched->programs[i];
 
@@ -320,9 +347,12 @@ static void vgpu_end_sweep(struct gate_vgpu *vgpu)
 static void program_sweep(struct gate *gate, struct gate_watch *watch)
 {
 	struct gate_program *program = watch->program;
+	uint64_t waited_ns = watch->vgpu->waited_ns;
+	struct gate_came came = waited_ns ? (struct gate_came){ waited_ns, waited_ns } : came_now(gate);
 
 	for (int n = 0; n < SWEEPS_PER_PASS && program->sweep_left; n++)
-		channel_look(gate, watch->vgpu, watch->channels[--program->sweep_left]);
+		if (channel_forward(gate, watch->channels[--program->sweep_left]))
+			vgpu_forwarded(gate, watch->vgpu, came);
 	watch->vgpu->sweeping -= program->sweep_left == 0;
 }
 
@@ -446,6 +476,7 @@ enum gate_pass gate_pass(struct gate *gate, struct gate_table *table)
 
 		found = one > found ? one : found;
 	}
+	gate->looked_ns = gate->now_ns;
 	return found;
 }
 
@@ -493,7 +524,7 @@ static void answer_house(struct gate *gate, uint32_t want)
 void *gate_poller_main(void *arg)
 {
 	struct gate *gate = arg;
-	uint64_t last_ring_ns = gate->now_ns = bf_now_ns();
+	uint64_t last_ring_ns = gate->now_ns = gate->looked_ns = bf_now_ns();
 
 	prctl(PR_SET_NAME, "belfry-gate");
 	prctl(PR_SET_TIMERSLACK, 1); /* the default slack would add 50 us to doze_us */
@@ -517,13 +548,15 @@ void *gate_poller_main(void *arg)
 			continue;
 		if (!table->bell_count) {
 			rest(gate, want, 0);
-			last_ring_ns = gate->now_ns = bf_now_ns();
+			last_ring_ns = gate->now_ns = gate->looked_ns = bf_now_ns();
 		} else if (found == GATE_PASS_UNSETTLED || quiet_us < gate->rest.spin_us) {
 			relax();
+		} else if (is_trapped && is_all_returned(table)) {
+			rest(gate, want, gate->rest.net_us);
+			gate->passes = SPINS_PER_CLOCK - 1;
+			gate->looked_ns = bf_now_ns() - TRAP_NS; /* a ring wakes the poller */
 		} else {
-			rest(gate, want,
-			     is_trapped && is_all_returned(table) ? gate->rest.net_us
-								  : rest_us(&gate->rest, quiet_us));
+			rest(gate, want, rest_us(&gate->rest, quiet_us));
 			gate->passes = SPINS_PER_CLOCK - 1; /* read the clock in the next pass */
 		}
 	}

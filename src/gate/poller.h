@@ -68,8 +68,9 @@ struct gate_vgpu {
 	struct gate_vgpu *next; /* gate::vgpus */
 
 	/* Only the poller writes these; other threads read them. */
-	_Atomic uint64_t rings, forwards, last_forward_ns, woke_ns;
-	_Atomic uint64_t forward_ns[GATE_FORWARDS_KEPT]; /* when the last submissions were passed on */
+	_Atomic uint64_t rings, forwards, last_forward_ns, woke_ns, woke_found_ns, woke_likely_ns;
+	/* When the last submissions that were passed on were found, and are likely to have come. */
+	_Atomic uint64_t found_ns[GATE_FORWARDS_KEPT], likely_ns[GATE_FORWARDS_KEPT];
 	/* A bell rang when `turns` was waiting_turn, first at waiting_ns. The time is valid only while
 	 * `turns` is unchanged: opening the gate invalidates it without another store, and cannot invalidate
 	 * a later one. */
@@ -82,6 +83,8 @@ struct gate_vgpu {
 	size_t get_at;	   /* the next program whose GP_GETs are copied back */
 	size_t sweeping, unsettled; /* programs with sweep_left, and with all_left */
 	uint32_t sweep_begun;	    /* the value of sweep_want at the start of the last sweep */
+	uint64_t swept_turn;	    /* the waiting_turn of the last sweep */
+	uint64_t waited_ns;	    /* since when the work that is being swept has waited; 0: it has not */
 };
 
 /* A program in the table. */
@@ -138,6 +141,8 @@ struct gate {
 
 	/* Used by the poller only. */
 	uint64_t now_ns; /* when it last read the clock */
+	uint64_t
+		looked_ns; /* not later than the end of its last pass: a ring that it finds now came after this */
 	uint64_t generation_seen;
 	unsigned passes;
 };

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "gate/gate.h"
 #include "sched/sched.h"
+#include "server/burst.h"
 #include "server/hall.h"
 #include "server/protocol.h"
 #include "warden/turns.h"
@@ -91,17 +92,16 @@ struct vgpu {
 
 	/* The turner's view: see gpu_turner.c. */
 	bool is_told_waiting, is_told_running, is_quiet;
-	uint64_t burst_ns; /* when what runs now was passed on */
-	uint64_t bell_ns;  /* since when it had waited for that; 0: it had not */
-	uint64_t usual_ns; /* how long such a burst usually takes, smoothed */
-	uint64_t probe_ns; /* when to ask next whether it is done */
+	struct burst burst; /* what runs now, and its wait at the gate */
+	uint64_t burst_ns;  /* when the first of it was passed on */
+	uint64_t usual_ns;  /* how long such a burst usually takes from then on, smoothed */
+	uint64_t probe_ns;  /* when to ask next whether it is done */
 	uint64_t probes;
 	uint64_t came_ns;		 /* since when it has work, waiting or not; 0: it has none */
 	bool is_told_here, is_told_held; /* see gpu_work.c */
 	/* The meter's: see gpu_meter.c. */
 	bool has_run; /* since the meter last settled */
 	uint64_t seen_gpu_ns, seen_held_ns, residence_ns;
-	uint64_t last_end_ns;	     /* when its context last left the GPU, as far as the records go */
 	uint32_t track;		     /* in traces: never used again */
 	uint64_t id;		     /* sched's, for those who may outlive its sched_vgpu */
 	struct seat *seat;	     /* its own policy; NULL: none. Changes under both locks */
@@ -311,16 +311,18 @@ void turner_end(struct gpu *gpu);
 void turner_wake(struct gpu *gpu); /* from any thread */
 /* Wait until it has acted upon what is so now, a second at the most. With the lock, which is let go meanwhile. */
 void turner_wait(struct gpu *gpu);
-/* What was passed on for it from burst_ns on was done then. With the lock. */
-void turner_took(struct vgpu *vgpu, uint64_t end_ns);
+/* A burst of its work was done. With the lock. */
+void turner_took(struct vgpu *vgpu, const struct burst_span *span);
 /* A program has come or the last one has gone, or somebody outside holds it. With the lock. */
 void turner_note(struct vgpu *vgpu);
 
 /* gpu_meter.c: with the lock; lets go of it for the asking */
 void meter_look(struct gpu *gpu, uint64_t now_ns);
 uint64_t meter_next_ns(const struct gpu *gpu);
-/* Turns of one vGPU, from a device that tells them of each: when its submissions were done. */
-void meter_take_turns(struct vgpu *vgpu, const struct device_turn *turns, unsigned count);
+/* When one vGPU's submissions were done, from a device that tells it. */
+void meter_take_done(struct vgpu *vgpu, const struct device_done *done, unsigned count);
+/* A burst may have ended, and the next begun, between two looks: the last record tells. The next one came by until_ns. */
+void meter_split_burst(struct vgpu *vgpu, uint64_t until_ns);
 /* Whose turns it has been, up to now. */
 void meter_read_turns(struct gpu *gpu);
 

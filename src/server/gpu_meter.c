@@ -61,28 +61,35 @@ static void count_by_device(struct vgpu *vgpu)
 	vgpu_unpin(vgpu);
 }
 
-/* A burst may have ended, and the next begun, between two looks. The records tell: its context left the GPU, then something
- * was passed on, then it came back. */
-static void split_burst(struct vgpu *vgpu, const struct device_turn *turn)
+void meter_split_burst(struct vgpu *vgpu, uint64_t until_ns)
 {
-	uint64_t next_ns;
+	struct gate_came next;
+	struct burst_span span;
 
-	if (vgpu->spec.class != SPEC_LATENCY || vgpu->last_end_ns <= vgpu->burst_ns)
+	if (vgpu->spec.class != SPEC_LATENCY || !vgpu->burst.end_ns)
 		return;
-	next_ns = gate_vgpu_forward_after(warden_gate(vgpu->warden), vgpu->last_end_ns);
-	if (!next_ns || next_ns > turn->start_ns)
+	next = gate_vgpu_came_after(warden_gate(vgpu->warden), vgpu->burst.seen_ns);
+	if (next.found_ns > until_ns || !burst_split(&vgpu->burst, next, &span))
 		return;
-	turner_took(vgpu, vgpu->last_end_ns);
-	work_done(vgpu, vgpu->last_end_ns, next_ns);
-	vgpu->burst_ns = next_ns;
+	turner_took(vgpu, &span);
+	work_done(vgpu, span.end_ns, vgpu->burst.came_ns);
+	vgpu->burst_ns = next.found_ns;
 }
 
-void meter_take_turns(struct vgpu *vgpu, const struct device_turn *turns, unsigned count)
+void meter_take_done(struct vgpu *vgpu, const struct device_done *done, unsigned count)
 {
 	for (unsigned i = 0; i < count; i++) {
-		split_burst(vgpu, &turns[i]);
-		vgpu->last_end_ns = turns[i].end_ns;
+		meter_split_burst(vgpu, done[i].seen_ns);
+		burst_record(&vgpu->burst, done[i].seen_ns, done[i].end_ns);
 	}
+}
+
+/* Its context left the GPU, then something was passed on, then it came back: it had left since it was done. */
+static void take_turn(struct vgpu *vgpu, const struct device_turn *turn)
+{
+	meter_split_burst(vgpu, turn->start_ns);
+	if (!turn->is_open)
+		burst_record(&vgpu->burst, turn->end_ns, turn->end_ns);
 }
 
 static void count_turn(struct gpu *gpu, const struct device_turn *turn)
@@ -94,9 +101,7 @@ static void count_turn(struct gpu *gpu, const struct device_turn *turn)
 			continue;
 		if (turn->end_ns > from)
 			v->residence_ns += turn->end_ns - from;
-		split_burst(v, turn);
-		if (!turn->is_open)
-			v->last_end_ns = turn->end_ns;
+		take_turn(v, turn);
 		return;
 	}
 	gpu->strange_turns++; /* of a program outside, or one that we are not told the name of */

@@ -16,7 +16,7 @@ static const uint64_t probe_soon_ns = 100000, probe_later_ns = 2000000;
 /* Somebody who rang this lately has work. */
 static const uint64_t rang_lately_ns = 100000;
 
-enum { WAIT_S = 1, TURNS_AT_ONCE = 256 };
+enum { WAIT_S = 1, DONE_AT_ONCE = 256 };
 
 void turner_wake(struct gpu *gpu)
 {
@@ -49,7 +49,8 @@ void turner_note(struct vgpu *vgpu)
 	/* Its gate is closed before the next run comes, whether sched has had time to order it or not. */
 	sched_bench(vgpu->gpu->sched, vgpu->sched, vgpu->order != VGPU_FREE, bf_now_ns());
 	vgpu->is_told_running = false;
-	if (vgpu->warden) { /* whatever is passed on next is news */
+	vgpu->burst = (struct burst){ 0 }; /* never done */
+	if (vgpu->warden) {		   /* whatever is passed on next is news */
 		gate_vgpu_quiet(warden_gate(vgpu->warden));
 		vgpu->is_quiet = true;
 	}
@@ -94,7 +95,6 @@ static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 
 	if (counts.waiting_since_ns && !vgpu->is_told_waiting) {
 		vgpu->is_told_waiting = true;
-		vgpu->bell_ns = counts.waiting_since_ns;
 		sched_waits(gpu->sched, vgpu->sched, now_ns);
 		gpu_trace(vgpu, TRACE_WAIT, counts.waiting_since_ns, 0);
 		work_came(vgpu, counts.waiting_since_ns);
@@ -104,6 +104,7 @@ static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 	if (counts.woke_ns && vgpu->is_quiet) {
 		vgpu->is_quiet = false;
 		vgpu->burst_ns = counts.woke_ns;
+		burst_came(&vgpu->burst, counts.woke);
 		vgpu->probe_ns = first_probe_ns(vgpu, now_ns);
 		sched_runs(gpu->sched, vgpu->sched, now_ns);
 		if (!vgpu->is_told_running)
@@ -113,28 +114,22 @@ static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 	}
 }
 
-void turner_took(struct vgpu *vgpu, uint64_t end_ns)
+void turner_took(struct vgpu *vgpu, const struct burst_span *span)
 {
-	bool has_waited = vgpu->bell_ns && vgpu->bell_ns < vgpu->burst_ns; /* or else what comes next waits */
-	uint64_t bell_ns = has_waited ? vgpu->bell_ns : vgpu->burst_ns;
-
-	if (end_ns <= vgpu->burst_ns)
-		return;
-	if (has_waited)
-		vgpu->bell_ns = 0;
-	vgpu->usual_ns = (vgpu->usual_ns + end_ns - vgpu->burst_ns) / 2;
+	if (span->end_ns > vgpu->burst_ns)
+		vgpu->usual_ns = (vgpu->usual_ns + span->end_ns - vgpu->burst_ns) / 2;
 	if (vgpu->spec.class == SPEC_LATENCY) /* with its wait at the gate */
-		sched_took(vgpu->gpu->sched, vgpu->sched, end_ns - bell_ns, bf_now_ns());
+		sched_took(vgpu->gpu->sched, vgpu->sched, span->end_ns - span->came_ns, bf_now_ns());
 }
 
 /* All it was given is done. Whatever is passed on from now on is seen as news. */
-static void is_done(struct vgpu *vgpu, uint64_t forward_ns, uint64_t now_ns)
+static void is_done(struct vgpu *vgpu, uint64_t forwards, uint64_t now_ns)
 {
 	struct gate_vgpu *gate = warden_gate(vgpu->warden);
-	uint64_t end_ns = now_ns;
+	struct burst_span span;
 
 	gate_vgpu_quiet(gate);
-	if (gate_vgpu_counts(gate).last_forward_ns != forward_ns) {
+	if (gate_vgpu_counts(gate).forwards != forwards) {
 		vgpu->is_quiet = true; /* something came just then: woke_ns tells, now or with the next */
 		return;
 	}
@@ -143,12 +138,12 @@ static void is_done(struct vgpu *vgpu, uint64_t forward_ns, uint64_t now_ns)
 	/* Where the driver records when its context left the GPU, that is when it was done. */
 	if (vgpu->spec.class == SPEC_LATENCY && vgpu->gpu->turns)
 		meter_read_turns(vgpu->gpu);
-	if (vgpu->last_end_ns > forward_ns && vgpu->last_end_ns < now_ns)
-		end_ns = vgpu->last_end_ns;
 	sched_done(vgpu->gpu->sched, vgpu->sched, now_ns);
-	turner_took(vgpu, end_ns);
-	work_done(vgpu, end_ns, vgpu->is_told_waiting ? gate_vgpu_counts(gate).waiting_since_ns : 0);
-	gpu_trace(vgpu, TRACE_DONE, end_ns, 0);
+	meter_split_burst(vgpu, now_ns);
+	if (burst_done(&vgpu->burst, gate_vgpu_came_after(gate, vgpu->burst.seen_ns), now_ns, &span))
+		turner_took(vgpu, &span);
+	work_done(vgpu, span.end_ns, vgpu->is_told_waiting ? gate_vgpu_counts(gate).waiting_since_ns : 0);
+	gpu_trace(vgpu, TRACE_DONE, span.end_ns, 0);
 }
 
 /* Ask the GPU, without the lock: it takes a while. */
@@ -156,7 +151,7 @@ static void probe(struct vgpu *vgpu, uint64_t now_ns)
 {
 	struct gpu *gpu = vgpu->gpu;
 	struct gate_vgpu_counts counts = gate_vgpu_counts(warden_gate(vgpu->warden));
-	struct device_turn turns[TURNS_AT_ONCE];
+	struct device_done done[DONE_AT_ONCE];
 	enum warden_progress progress;
 	unsigned count = 0;
 
@@ -170,14 +165,14 @@ static void probe(struct vgpu *vgpu, uint64_t now_ns)
 	gpu_unlock(gpu);
 	progress = warden_progress(vgpu->warden);
 	if (vgpu->spec.class == SPEC_LATENCY)
-		count = warden_turns(vgpu->warden, turns, TURNS_AT_ONCE);
+		count = warden_done(vgpu->warden, done, DONE_AT_ONCE);
 	gpu_lock(gpu);
-	meter_take_turns(vgpu, turns, count);
+	meter_take_done(vgpu, done, count);
 	vgpu->probes++;
 	now_ns = bf_now_ns();
 	vgpu->probe_ns = now_ns + probe_interval(vgpu);
 	if (progress == WARDEN_IS_DONE && vgpu->is_told_running)
-		is_done(vgpu, counts.last_forward_ns, now_ns);
+		is_done(vgpu, counts.forwards, now_ns);
 	vgpu_unpin(vgpu);
 }
 
@@ -249,7 +244,6 @@ static void carry_out(struct gpu *gpu, const struct sched_order *order)
 		/* What waited has passed, sched thinks; but whoever rang may have died. It is asked about like any work. */
 		vgpu->is_told_running = vgpu->has_run = true;
 		vgpu->burst_ns = bf_now_ns();
-		vgpu->bell_ns = vgpu->is_told_waiting ? vgpu->bell_ns : 0;
 		vgpu->probe_ns = bf_now_ns() + probe_interval(vgpu);
 		sched_resumed(gpu->sched, vgpu->sched, bf_now_ns());
 		vgpu->is_told_waiting = false;

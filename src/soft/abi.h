@@ -90,15 +90,15 @@ struct soft_sms_params {
 struct soft_domain_params {
 	uint32_t domain;
 };
-/* On a group: its last turns, by the host's clock (CLOCK_MONOTONIC). A turn ends at the latest when the group
- * has no work. */
-#define SOFT_CTRL_GROUP_GET_TURNS 0xa06cbe03u
-#define SOFT_TURNS_KEPT 64
-struct soft_turns_params {
-	uint64_t count; /* total; turn n is turns[n % SOFT_TURNS_KEPT] */
-	struct {
-		uint64_t start_ns, end_ns;
-	} turns[SOFT_TURNS_KEPT];
+/* On a group: when it last had completed all its work, by the host's clock (CLOCK_MONOTONIC). The work that the GPU had found
+ * in the group's rings up to seen_ns was complete at end_ns. */
+#define SOFT_CTRL_GROUP_GET_DONE 0xa06cbe03u
+#define SOFT_DONE_KEPT 64
+struct soft_done_params {
+	uint64_t count; /* total; record n is done[n % SOFT_DONE_KEPT] */
+	struct soft_done {
+		uint64_t seen_ns, end_ns;
+	} done[SOFT_DONE_KEPT];
 };
 /* On a group: the GPU time it has received. */
 #define SOFT_CTRL_GROUP_GET_TIME 0xa06cbe02u

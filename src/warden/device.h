@@ -42,6 +42,11 @@ struct device_turn {
 	bool is_open; /* still on the engine; end_ns is the time of the query */
 };
 
+/* All work that the GPU had been given and had seen up to seen_ns was complete at end_ns. Both are CLOCK_MONOTONIC. */
+struct device_done {
+	uint64_t seen_ns, end_ns;
+};
+
 /* How busy the SMs and the memory bus were, for all programs together. */
 struct device_load {
 	uint32_t sm_ppm, mem_ppm;
@@ -101,10 +106,10 @@ struct device_ops {
 	 * report it. */
 	int (*time_of)(struct device *device, int control_fd, uint32_t client, uint32_t group,
 		       uint64_t *gpu_ns);
-	/* The turns of a channel group from number *seen on, in order, read likewise; *seen becomes the
-	 * number of the next. Returns how many, or -errno. */
-	int (*turns_of)(struct device *device, int control_fd, uint32_t client, uint32_t group,
-			uint64_t *seen, struct device_turn *to, unsigned room);
+	/* When a channel group had completed all its work: the records from number *taken on, in order, read likewise;
+	 * *taken becomes the number of the next. Returns how many, or -errno. NULL: the device does not record it. */
+	int (*done_of)(struct device *device, int control_fd, uint32_t client, uint32_t group,
+		       uint64_t *taken, struct device_done *to, unsigned room);
 	/* The load since the last call; for one caller. -EAGAIN: not known yet. NULL: the device does not
 	 * report it. */
 	int (*load)(struct device *device, struct device_load *load);

@@ -190,44 +190,44 @@ int warden_gpu_time(struct warden *warden, uint64_t *gpu_ns)
 	return 0;
 }
 
-struct turns_visit {
+struct done_visit {
 	struct warden *warden;
 	struct client *client;
-	struct device_turn *to;
+	struct device_done *to;
 	unsigned count, room;
 };
 
-static void read_turns(void *context, struct ledger_object *object)
+static void read_done(void *context, struct ledger_object *object)
 {
-	struct turns_visit *visit = context;
+	struct done_visit *visit = context;
 	struct device *device = visit->warden->device;
 	struct group *group = group_get(object);
 	int count;
 
 	if (!group || visit->client->file->fd < 0)
 		return;
-	count = device->ops->turns_of(device, visit->client->file->fd, visit->client->handle, object->handle,
-				      &group->turns_seen, visit->to + visit->count,
-				      visit->room - visit->count);
+	count = device->ops->done_of(device, visit->client->file->fd, visit->client->handle, object->handle,
+				     &group->done_taken, visit->to + visit->count,
+				     visit->room - visit->count);
 	visit->count += count > 0 ? (unsigned)count : 0;
 }
 
 static int by_end(const void *a, const void *b)
 {
-	const struct device_turn *one = a, *other = b;
+	const struct device_done *one = a, *other = b;
 
 	return one->end_ns < other->end_ns ? -1 : one->end_ns > other->end_ns;
 }
 
-unsigned warden_turns(struct warden *warden, struct device_turn *to, unsigned room)
+unsigned warden_done(struct warden *warden, struct device_done *to, unsigned room)
 {
-	struct turns_visit visit = { .warden = warden, .to = to, .room = room };
+	struct done_visit visit = { .warden = warden, .to = to, .room = room };
 
-	if (!warden->device->ops->turns_of || pthread_mutex_trylock(&warden->lock))
+	if (!warden->device->ops->done_of || pthread_mutex_trylock(&warden->lock))
 		return 0;
 	for (visit.client = LIST_FIRST(&warden->clients); visit.client;
 	     visit.client = LIST_NEXT(visit.client, next))
-		ledger_each(warden->ledger, visit.client->handle, RM_KIND_GROUP, read_turns, &visit);
+		ledger_each(warden->ledger, visit.client->handle, RM_KIND_GROUP, read_done, &visit);
 	pthread_mutex_unlock(&warden->lock);
 	qsort(to, visit.count, sizeof(*to), by_end);
 	return visit.count;

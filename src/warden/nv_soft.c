@@ -137,25 +137,27 @@ static int soft_time_of(struct device *device, int control_fd, uint32_t client, 
 	return 0;
 }
 
-static int soft_turns_of(struct device *device, int control_fd, uint32_t client, uint32_t group,
-			 uint64_t *seen, struct device_turn *to, unsigned room)
+static int soft_done_of(struct device *device, int control_fd, uint32_t client, uint32_t group,
+			uint64_t *taken, struct device_done *to, unsigned room)
 {
-	struct soft_turns_params turns = { 0 };
+	struct soft_done_params done = { 0 };
 	struct rm_arg_control arg = { .client = client,
 				      .object = group,
-				      .cmd = SOFT_CTRL_GROUP_GET_TURNS,
-				      .params = (uintptr_t)&turns,
-				      .size = sizeof(turns) };
+				      .cmd = SOFT_CTRL_GROUP_GET_DONE,
+				      .params = (uintptr_t)&done,
+				      .size = sizeof(done) };
 	int rc = soft_call(device, control_fd, RM_ESC_CONTROL, &arg, sizeof(arg));
 	unsigned count = 0;
 
 	if (rc || arg.status)
 		return rc ? rc : -EIO;
-	if (*seen + SOFT_TURNS_KEPT < turns.count)
-		*seen = turns.count - SOFT_TURNS_KEPT;
-	for (; *seen < turns.count && count < room; ++*seen, count++)
-		to[count] = (struct device_turn){ .start_ns = turns.turns[*seen % SOFT_TURNS_KEPT].start_ns,
-						  .end_ns = turns.turns[*seen % SOFT_TURNS_KEPT].end_ns };
+	if (*taken + SOFT_DONE_KEPT < done.count)
+		*taken = done.count - SOFT_DONE_KEPT;
+	for (; *taken < done.count && count < room; ++*taken, count++) {
+		const struct soft_done *one = &done.done[*taken % SOFT_DONE_KEPT];
+
+		to[count] = (struct device_done){ .seen_ns = one->seen_ns, .end_ns = one->end_ns };
+	}
 	return (int)count;
 }
 
@@ -206,7 +208,7 @@ static const struct device_ops soft_ops = {
 	.use_of = nv_use_of,
 	.supervise = soft_supervise,
 	.time_of = soft_time_of,
-	.turns_of = soft_turns_of,
+	.done_of = soft_done_of,
 	.load = soft_load,
 };
 

@@ -137,7 +137,7 @@ struct view {
 struct group {
 	bool is_fault_told;
 	uint64_t had_ns;
-	uint64_t turns_seen;   /* see warden_turns */
+	uint64_t done_taken;   /* see warden_done */
 	uint64_t timeslice_us; /* set by the ctx_init hook; 0: none */
 	int interleave;	       /* likewise; -1: none */
 };

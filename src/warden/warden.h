@@ -130,9 +130,10 @@ void warden_room_made(struct warden *warden); /* see warden_hooks */
  * The sum never decreases. The time of a group since the last call is lost if its process ends without freeing the group.
  * -ENOTSUP if the device does not report it. */
 int warden_gpu_time(struct warden *warden, uint64_t *gpu_ns);
-/* The turns of the vGPU's channel groups since the last call, as far as the device has recorded them, ordered by their
- * ends. Returns how many; 0 if the device does not record them, or while a driver call of the vGPU is in progress. */
-unsigned warden_turns(struct warden *warden, struct device_turn *to, unsigned room);
+/* When the vGPU's channel groups had completed all their work, since the last call and as far as the device has recorded it,
+ * ordered by the ends. Returns how many; 0 if the device does not record it, or while a driver call of the vGPU is in
+ * progress. */
+unsigned warden_done(struct warden *warden, struct device_done *to, unsigned room);
 /* Whether the GPU has completed all work that was passed on for this vGPU. While the gate is not open, WARDEN_IS_DONE stays
  * true. Cheap if nothing was passed on since it was last true; idle.c says what it costs otherwise. Does not wait for a
  * driver call of the vGPU that is in progress: then it returns WARDEN_CANNOT_TELL. */

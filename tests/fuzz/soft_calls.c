@@ -54,7 +54,7 @@ static const uint32_t controls[] = {
 	SOFT_CTRL_CHANNEL_SET_SMS,
 	SOFT_CTRL_GROUP_SET_DOMAIN,
 	SOFT_CTRL_GROUP_GET_TIME,
-	SOFT_CTRL_GROUP_GET_TURNS,
+	SOFT_CTRL_GROUP_GET_DONE,
 	SOFT_CTRL_SPACE_SET_PRINT,
 	SOFT_CTRL_GPU_GET_SHAPE,
 	SOFT_CTRL_GPU_GET_COUNTERS,
@@ -62,12 +62,12 @@ static const uint32_t controls[] = {
 };
 static const uint16_t sizes[] = {
 	128, 40, 4,  32, 384, 132, 12, 132, 268, 3812, 14408, 536, 1028, 420,
-	3,   8,	 8,  8,	 4,   3,   4,  4,   4,	 8,    32,    4,   56,	 sizeof(struct soft_turns_params),
+	3,   8,	 8,  8,	 4,   3,   4,  4,   4,	 8,    32,    4,   56,	 sizeof(struct soft_done_params),
 	24,  32, 40, 16,
 };
 static_assert(sizeof(sizes) / sizeof(sizes[0]) == sizeof(controls) / sizeof(controls[0]),
 	      "a size for each control");
-static_assert(sizeof(struct soft_turns_params) <= UINT16_MAX, "sizes are 16 bits wide");
+static_assert(sizeof(struct soft_done_params) <= UINT16_MAX, "sizes are 16 bits wide");
 
 static const char text[] =
 	".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n\tret;\n}\n";

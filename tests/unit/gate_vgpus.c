@@ -104,25 +104,54 @@ static void ring_once_more(struct tower *t, uint32_t put)
 	poller_goes_around(t); /* when that was is noted last */
 }
 
-static void what_was_passed_on_after_a_moment_is_known_for_a_while(void **state)
+static uint64_t found_after(const struct gate_vgpu *vgpu, uint64_t after_ns)
+{
+	struct gate_came came = gate_vgpu_came_after(vgpu, after_ns);
+
+	assert_true(came.likely_ns <= came.found_ns);
+	return came.found_ns;
+}
+
+static void what_came_after_a_moment_is_known_for_a_while(void **state)
 {
 	struct tower *t = tower_new(NULL);
 	uint64_t start_ns = bf_now_ns(), moment_ns, found_ns;
 
 	(void)state;
-	assert_int_equal(gate_vgpu_forward_after(t->vgpu, 0), 0);
+	assert_int_equal(found_after(t->vgpu, 0), 0);
 	ring_once_more(t, 1);
 	moment_ns = bf_now_ns();
-	assert_in_range(gate_vgpu_forward_after(t->vgpu, start_ns), start_ns, moment_ns);
-	assert_int_equal(gate_vgpu_forward_after(t->vgpu, moment_ns), 0);
+	assert_in_range(found_after(t->vgpu, start_ns), start_ns, moment_ns);
+	assert_int_equal(found_after(t->vgpu, moment_ns), 0);
 	ring_once_more(t, 2);
-	found_ns = gate_vgpu_forward_after(t->vgpu, moment_ns);
+	found_ns = found_after(t->vgpu, moment_ns);
 	assert_in_range(found_ns, moment_ns, bf_now_ns());
 	ring_once_more(t, 3);
-	assert_int_equal(gate_vgpu_forward_after(t->vgpu, moment_ns), found_ns);
+	assert_int_equal(found_after(t->vgpu, moment_ns), found_ns);
 	for (uint32_t put = 4; put <= 3 + GATE_FORWARDS_KEPT; put++)
 		ring_once_more(t, put);
-	assert_int_equal(gate_vgpu_forward_after(t->vgpu, moment_ns), 0); /* too long ago */
+	assert_int_equal(found_after(t->vgpu, moment_ns), 0); /* too long ago */
+	tower_free(t);
+}
+
+/* A poller that looks every 20 ms finds a ring up to 20 ms late: it is likely to have come halfway. A ring that comes while
+ * the poller has not gone to rest yet is found at once. */
+static void what_is_found_late_came_earlier(void **state)
+{
+	static const struct gate_rest slow = { .spin_us = 0, .doze_us = 20000, .awake_us = 1000000000 };
+	struct tower *t = tower_new(&slow);
+	struct gate_came came = { 0 };
+	uint64_t start_ns;
+
+	(void)state;
+	for (uint32_t put = 1; came.found_ns - came.likely_ns < 9000000; put++) {
+		assert_true(put < 100);
+		start_ns = bf_now_ns();
+		ring_once_more(t, put);
+		came = gate_vgpu_came_after(t->vgpu, start_ns);
+		assert_in_range(came.found_ns, start_ns, bf_now_ns());
+		assert_true(came.likely_ns <= came.found_ns);
+	}
 	tower_free(t);
 }
 
@@ -152,6 +181,41 @@ static void waiting_begins_with_the_first_bell_and_ends_with_opening(void **stat
 		wait_word(&t->gpu[1].test[GATE_GP_PUT_WORD], round);
 	}
 	annex_free(&other);
+	tower_free(t);
+}
+
+/* What waited came when its bell rang, not when the gate was opened; what comes later did not wait. */
+static void what_waited_came_with_its_bell(void **state)
+{
+	struct tower *t = tower_new(NULL);
+	uint64_t since_ns, opened_ns;
+
+	(void)state;
+	for (uint32_t round = 1; round <= 3; round++) {
+		gate_vgpu_quiet(t->vgpu);
+		gate_close(t->vgpu);
+		ring(t, 0, 2 * round - 1);
+		wait_rings(t->vgpu, 2ull * round - 1);
+		poller_goes_around(t);
+		since_ns = gate_vgpu_counts(t->vgpu).waiting_since_ns;
+		opened_ns = bf_now_ns();
+		gate_open(t->vgpu);
+		assert_int_equal(found_after(t->vgpu, since_ns - 1), since_ns);
+		assert_int_equal(gate_vgpu_counts(t->vgpu).woke.found_ns, since_ns);
+		assert_true(gate_vgpu_counts(t->vgpu).woke_ns >= since_ns);
+		assert_int_equal(found_after(t->vgpu, opened_ns), 0);
+		ring(t, 1, round);
+		wait_rings(t->vgpu, 2ull * round);
+		poller_goes_around(t);
+		assert_in_range(found_after(t->vgpu, since_ns), opened_ns, bf_now_ns());
+	}
+	/* A sweep for another reason finds nothing that waited. The poller looks at the clock now and then only. */
+	since_ns = found_after(t->vgpu, since_ns);
+	for (uint32_t i = 1; !found_after(t->vgpu, since_ns); i++) {
+		assert_true(i < 100000);
+		atomic_store(&t->userd[2].test[GATE_GP_PUT_WORD], i);
+		gate_channel_set_token(t->channel[2], TOKEN + CHANNELS + i % 2);
+	}
 	tower_free(t);
 }
 
@@ -298,8 +362,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(vgpus_are_counted_one_by_one),
-		cmocka_unit_test(what_was_passed_on_after_a_moment_is_known_for_a_while),
+		cmocka_unit_test(what_came_after_a_moment_is_known_for_a_while),
+		cmocka_unit_test(what_is_found_late_came_earlier),
 		cmocka_unit_test(waiting_begins_with_the_first_bell_and_ends_with_opening),
+		cmocka_unit_test(what_waited_came_with_its_bell),
 		cmocka_unit_test(house_is_called_when_one_wakes_and_when_one_waits),
 		cmocka_unit_test(work_that_waited_wakes_a_quiet_vgpu),
 		cmocka_unit_test(vgpus_come_and_go_in_several_threads),

@@ -125,12 +125,12 @@ static uint32_t get_group_time(struct control_site *site)
 	return RM_OK;
 }
 
-static uint32_t get_group_turns(struct control_site *site)
+static uint32_t get_group_done(struct control_site *site)
 {
-	struct soft_turns_params turns = { 0 };
+	struct soft_done_params done = { 0 };
 
-	hw_group_get_turns(site->object->group.hw, &turns);
-	memcpy(site->params, &turns, sizeof(turns));
+	hw_group_get_done(site->object->group.hw, &done);
+	memcpy(site->params, &done, sizeof(done));
 	return RM_OK;
 }
 
@@ -179,7 +179,7 @@ const struct control controls_channel[] = {
 	{ RM_CTRL_GROUP_SET_INTERLEAVE, 4, OBJECT_GROUP, set_interleave },
 	{ 0xa06c0108, 4, OBJECT_GROUP, get_interleave },
 	{ SOFT_CTRL_GROUP_SET_DOMAIN, sizeof(struct soft_domain_params), OBJECT_GROUP, set_domain },
-	{ SOFT_CTRL_GROUP_GET_TURNS, sizeof(struct soft_turns_params), OBJECT_GROUP, get_group_turns },
+	{ SOFT_CTRL_GROUP_GET_DONE, sizeof(struct soft_done_params), OBJECT_GROUP, get_group_done },
 	{ SOFT_CTRL_GROUP_GET_TIME, sizeof(struct soft_time_params), OBJECT_GROUP, get_group_time },
 	{ 0xa06f0103, 3, OBJECT_CHANNEL, schedule_channel },
 	{ 0xa06f0104, 4, OBJECT_CHANNEL, accept }, /* BIND */

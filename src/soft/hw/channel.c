@@ -99,6 +99,7 @@ static void leave(struct hw_channel *ch)
 	*at = ch->next;
 	gpu->channels[ch->token] = NULL;
 	gpu->channel_count--;
+	hw_done_dry(ch);
 	gpu->has_news = true;
 	hw_group_release(ch->group);
 	hw_kick(gpu->cores);

@@ -27,6 +27,14 @@ static uint64_t seen_ns(const struct hw_channel *ch)
 	return hw_clock_read(&ch->group->gpu->clock);
 }
 
+/* Whether all seen work is consumed. */
+bool hw_front_is_dry(const struct hw_channel *ch)
+{
+	const struct hw_fetch *f = &ch->fetch;
+
+	return ch->work == HW_WORK_NONE && f->at == f->count && !f->segment_words && f->get == f->put;
+}
+
 /* Whether the ring has entries that were not fetched. New entries came at an unknown time since the last
  * look, also if the host was delayed in between, so none of them executes before now. The ring is not read
  * again before all known entries are fetched; otherwise the first entries would wait for the last. */
@@ -35,9 +43,13 @@ static bool see_entries(struct hw_channel *ch)
 	struct hw_fetch *f = &ch->fetch;
 
 	if (f->get == f->put) {
+		if (hw_front_is_dry(ch))
+			hw_done_dry(ch);
 		f->put = read_put(ch);
-		if (f->get != f->put)
+		if (f->get != f->put) {
 			f->put_ns = seen_ns(ch);
+			hw_done_saw(ch);
+		}
 	}
 	return f->get != f->put;
 }
@@ -151,6 +163,7 @@ static bool work_is_done(struct hw_channel *ch, uint64_t now_ns)
 	}
 	ch->work = HW_WORK_NONE;
 	ch->group->gpu->has_news = true;
+	hw_done_note(ch);
 	return true;
 }
 
@@ -173,25 +186,17 @@ void hw_front_run(struct hw_channel *ch, uint64_t now_ns, uint32_t *budget)
 	}
 }
 
-/* Whether all seen work is consumed. */
-static bool is_dry(const struct hw_channel *ch)
-{
-	const struct hw_fetch *f = &ch->fetch;
-
-	return ch->work == HW_WORK_NONE && f->at == f->count && !f->segment_words && f->get == f->put;
-}
-
 static bool can_go_on(struct hw_channel *ch)
 {
 	if (ch->work == HW_WORK_ACQUIRE)
 		return ch->group->has_error || hw_acquire_is_met(ch);
-	return !is_dry(ch);
+	return !hw_front_is_dry(ch);
 }
 
 /* Nothing executes before the time at which it existed and was allowed. */
 void hw_front_look(struct hw_channel *ch)
 {
-	bool was_ready = ch->is_ready && !is_dry(ch);
+	bool was_ready = ch->is_ready && !hw_front_is_dry(ch);
 
 	see_entries(ch);
 	ch->is_ready = hw_channel_is_live(ch) && can_go_on(ch);

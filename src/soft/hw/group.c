@@ -207,12 +207,15 @@ void hw_group_preempt(struct hw_group *group)
 	hw_unlock(gpu->cores);
 }
 
-void hw_group_get_turns(struct hw_group *group, struct soft_turns_params *turns)
+void hw_group_get_done(struct hw_group *group, struct soft_done_params *done)
 {
 	struct hw_gpu *gpu = group->gpu;
 
 	hw_lock(gpu->cores);
-	*turns = group->turns;
+	for (struct hw_channel *ch = group->channels; ch; ch = ch->next)
+		if (hw_front_is_dry(ch)) /* and nobody has looked since */
+			hw_done_dry(ch);
+	*done = group->done;
 	hw_unlock(gpu->cores);
 }
 

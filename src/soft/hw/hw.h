@@ -88,7 +88,8 @@ void hw_group_set_domain(struct hw_group *group, uint32_t domain);
 /* Ends the group's turn and moves it to the end of the queue. When it returns, nothing of the group runs. */
 void hw_group_preempt(struct hw_group *group);
 bool hw_group_has_turn(struct hw_group *group); /* the group, or its domain, has the turn now */
-void hw_group_get_turns(struct hw_group *group, struct soft_turns_params *turns);
+/* When the group last had completed all its work. */
+void hw_group_get_done(struct hw_group *group, struct soft_done_params *done);
 void hw_group_get_time(struct hw_group *group, struct soft_time_params *time);
 
 struct hw_channel_options {

@@ -80,6 +80,7 @@ static bool release(struct hw_channel *ch)
 
 	if (!at)
 		return false;
+	hw_done_note(ch);
 	if (has_time)
 		__atomic_store_n((uint64_t *)(void *)(at + 8), ch->time_ns, __ATOMIC_RELAXED);
 	if (is_wide)

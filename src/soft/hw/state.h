@@ -158,6 +158,7 @@ struct hw_channel {
 	struct hw_fetch fetch;
 	struct hw_methods methods;
 	enum hw_work work; /* what it waits for */
+	bool is_counted;   /* in hw_group::busy_channels */
 	struct hw_launch *launch;
 	struct hw_copy copy;
 };
@@ -174,8 +175,11 @@ struct hw_group {
 	bool has_run; /* in this turn */
 	uint64_t host_bytes;
 	struct soft_time_params time;
-	struct soft_turns_params turns;
-	uint64_t turn_host_ns; /* start of its turn, by the host's clock */
+	/* See done.c. Times are the host's. */
+	uint32_t busy_channels; /* with work that was seen in their rings and is not complete */
+	uint64_t seen_host_ns;	/* when work was last seen there, */
+	uint64_t done_host_ns;	/* and last completed */
+	struct soft_done_params done;
 };
 
 /* What a unit has on one SM. Between its turns it stays there, and takes no space from other units. */
@@ -273,6 +277,8 @@ int hw_print(struct hw_space *space, const struct ptx_print *print);
 void hw_front_run(struct hw_channel *channel, uint64_t now_ns, uint32_t *budget);
 /* Updates whether the channel could do something now: reads the ring and the semaphore it waits for. */
 void hw_front_look(struct hw_channel *channel);
+/* Nothing is left of what was seen in its ring. */
+bool hw_front_is_dry(const struct hw_channel *channel);
 
 /* method.c: returns whether the front end may continue with the next method. */
 bool hw_method(struct hw_channel *channel, uint32_t subchannel, uint32_t method, uint32_t value,
@@ -338,6 +344,11 @@ void hw_group_release(struct hw_group *group); /* drops a reference; call with t
 /* quiet.c: waits until nothing of the object runs. The caller ensures that nothing is started. */
 enum hw_whose { HW_WHOSE_CHANNEL, HW_WHOSE_GROUP, HW_WHOSE_UNIT, HW_WHOSE_SPACE };
 void hw_wait_quiet(struct hw_gpu *gpu, enum hw_whose whose, const void *object);
+
+/* done.c: records of when a group had completed all its work. */
+void hw_done_saw(struct hw_channel *channel);
+void hw_done_note(struct hw_channel *channel);
+void hw_done_dry(struct hw_channel *channel);
 
 /* fault.c: ends a group and those of its domain. */
 struct hw_fault {

@@ -1,6 +1,5 @@
 /* Turns: which unit has the GPU, from when to when, in the GPU's time. A turn ends when its timeslice is over
  * and every engine has run up to that time, or when the unit has no work. */
-#include "base/clock.h"
 #include "soft/hw/state.h"
 
 enum { PASSES_MAX = 8, ROUNDS_MAX = 1000 };
@@ -86,20 +85,6 @@ static uint64_t holder_end_ns(const struct hw_gpu *gpu)
 	return end;
 }
 
-/* Records the turn for reports of submission times, also by the host's clock, which programs use. */
-static void note_turn(struct hw_gpu *gpu)
-{
-	uint64_t now_ns = bf_now_ns();
-
-	for (struct hw_group *g = gpu->groups; g; g = g->next)
-		if (g->unit == gpu->holder && g->has_run) {
-			unsigned at = g->turns.count++ % SOFT_TURNS_KEPT;
-
-			g->turns.turns[at].start_ns = g->turn_host_ns;
-			g->turns.turns[at].end_ns = now_ns;
-		}
-}
-
 void hw_end_turn(struct hw_gpu *gpu)
 {
 	uint64_t end = holder_end_ns(gpu);
@@ -107,7 +92,6 @@ void hw_end_turn(struct hw_gpu *gpu)
 	if (end > gpu->turn_end_ns)
 		gpu->holder->debt_ns += end - gpu->turn_end_ns;
 	charge(gpu, end);
-	note_turn(gpu);
 	gpu->free_ns = end;
 	gpu->last_holder = gpu->holder;
 	gpu->holder = NULL;
@@ -201,7 +185,6 @@ static void begin_turn(struct hw_gpu *gpu, struct hw_unit *unit, uint64_t now_ns
 		if (g->unit != unit)
 			continue;
 		g->has_run = false;
-		g->turn_host_ns = bf_now_ns();
 		g->time.turns++;
 		for (struct hw_channel *ch = g->channels; ch; ch = ch->next) {
 			g->has_run |= ch->is_ready;
