@@ -53,6 +53,12 @@ struct device_load {
 	uint64_t over_ns; /* by the device's clock, if that clock may stand still; 0: use the host's clock */
 };
 
+/* What its sensors say. */
+struct device_sensors {
+	bool has_temperature, has_power;
+	uint32_t temperature_c, power_mw;
+};
+
 struct device;
 struct proxy;
 
@@ -113,6 +119,8 @@ struct device_ops {
 	/* The load since the last call; for one caller. -EAGAIN: not known yet. NULL: the device does not
 	 * report it. */
 	int (*load)(struct device *device, struct device_load *load);
+	/* The values of the sensors now; for one caller, the same as that of load. NULL: there are none. */
+	void (*sense)(struct device *device, struct device_sensors *sensors);
 	/* Take the events that have made fault_fd ready. */
 	void (*hear_fault)(struct device *device);
 };
@@ -128,6 +136,7 @@ struct device {
 	char driver_version[32];
 	uint8_t uuid[16]; /* as the managed-memory device uses it; valid if has_uuid */
 	bool has_uuid;
+	char model[64]; /* as nvidia-smi names it; empty: not known */
 	unsigned index; /* N of nvidiaN */
 	int gpu_fd;	/* a GPU file for calls that do not depend on their file */
 	int end_fd;	/* hangs up when the device ends; -1: it does not end */

@@ -12,6 +12,8 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "base/text.h"
+#include "rm/tables.h"
 
 enum {
 	BELL_BYTES = 0x10000,
@@ -320,6 +322,22 @@ static void learn_uuid(struct nv *nv)
 	memcpy(nv->device.uuid, gid.data, sizeof(nv->device.uuid));
 }
 
+/* For people; the size differs by series. */
+static void learn_model(struct nv *nv)
+{
+	const struct rm_control *control = rm_control_find(nv->device.layout, RM_CTRL_GET_NAME_STRING);
+	struct { /* NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS: ASCII, or UTF-16 with the flag */
+		uint32_t flags;
+		char ascii[128];
+	} name = { 0 };
+
+	if (!control || control->bytes > sizeof(name) ||
+	    own_control(nv, OWN_SUBDEVICE, RM_CTRL_GET_NAME_STRING, &name, control->bytes))
+		return;
+	snprintf(nv->device.model, sizeof(nv->device.model), "%.63s", name.ascii);
+	bf_plain(nv->device.model);
+}
+
 static int make_objects(struct nv *nv, struct bf_error *err)
 {
 	static const uint32_t bells[] = { 0xc761, 0xc661, 0xc561, 0xc461 };
@@ -349,6 +367,7 @@ static int make_objects(struct nv *nv, struct bf_error *err)
 			       nv->device.index, (unsigned)rc);
 	nv->device.bell = bell;
 	learn_uuid(nv);
+	learn_model(nv);
 	memcpy(fb, fb_query, sizeof(fb_query));
 	rc = own_control(nv, OWN_SUBDEVICE, RM_CTRL_FB_GET_INFO_V2, fb, layout->fb_info_size);
 	if (rc)

@@ -32,7 +32,8 @@ struct nv {
 	/* Atomic: wardens in several threads use one device. */
 	_Atomic uint32_t views_made;
 	_Atomic unsigned uvm_major; /* nv_kernel.c; 0: not known yet */
-	struct nvml *nvml;	    /* nv_kernel.c; opened when the load is first read */
+	struct nvml *nvml;	    /* nv_kernel.c; opened when it is first needed */
+	bool has_no_nvml;	    /* it could not be opened */
 	char folder[108];	    /* nv_soft.c */
 	int connection;		    /* nv_soft.c: the source of device files; -errno: there is none */
 	struct nv_counted counted;  /* nv_soft.c */

@@ -192,13 +192,28 @@ static enum device_file kernel_classify(struct device *device, const struct stat
 	return number == device->index ? DEVICE_FILE_GPU : DEVICE_FILE_OTHER_GPU;
 }
 
+/* NULL: it is not installed, or does not know the GPU. */
+static struct nvml *kernel_nvml(struct nv *nv)
+{
+	if (!nv->nvml && !nv->has_no_nvml)
+		nv->nvml = nvml_open(nv->device.index);
+	nv->has_no_nvml = !nv->nvml;
+	return nv->nvml;
+}
+
 static int kernel_load(struct device *device, struct device_load *load)
 {
-	struct nv *nv = nv_of(device);
+	struct nvml *nvml = kernel_nvml(nv_of(device));
 
-	if (!nv->nvml)
-		nv->nvml = nvml_open(device->index);
-	return nv->nvml ? nvml_load(nv->nvml, load) : -ENOTSUP;
+	return nvml ? nvml_load(nvml, load) : -ENOTSUP;
+}
+
+static void kernel_sense(struct device *device, struct device_sensors *sensors)
+{
+	const struct nvml *nvml = kernel_nvml(nv_of(device));
+
+	if (nvml)
+		nvml_sense(nvml, sensors);
 }
 
 /* Enable an event for channel errors of all programs, on its own file. */
@@ -283,6 +298,7 @@ static const struct device_ops kernel_ops = {
 	.page_name = nv_page_name,
 	.use_of = nv_use_of,
 	.load = kernel_load,
+	.sense = kernel_sense,
 	.hear_fault = kernel_hear_fault,
 };
 

@@ -84,14 +84,58 @@ static void what_it_says_of_the_right_gpu_is_told(void **state)
 	assert_int_equal(*fake.sessions, 0);
 }
 
+static void sensors_are_read_where_there_are_any(void **state)
+{
+	struct nvml *nvml = nvml_open(0);
+	struct device_sensors sensors = { 0 };
+
+	(void)state;
+	assert_non_null(nvml);
+	nvml_sense(nvml, &sensors);
+	assert_true(sensors.has_temperature && sensors.has_power);
+	assert_int_equal(sensors.temperature_c, 45);
+	assert_int_equal(sensors.power_mw, 120500);
+	strcpy(fake.fails, "nvmlDeviceGetTemperature");
+	nvml_sense(nvml, &sensors);
+	assert_true(!sensors.has_temperature && sensors.has_power);
+	strcpy(fake.fails, "nvmlDeviceGetPowerUsage");
+	nvml_sense(nvml, &sensors);
+	assert_true(sensors.has_temperature && !sensors.has_power);
+	fake.fails[0] = 0;
+	nvml_close(nvml);
+}
+
+/* Before Hopper there are sensors all the same. */
+static void without_counters_there_are_still_sensors(void **state)
+{
+	static const char *const functions[] = { "nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "" };
+	struct device_sensors sensors = { 0 };
+	struct device_load load;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+		struct nvml *nvml;
+
+		strcpy(fake.fails, functions[i]);
+		*fake.is_supported = functions[i][0] != 0;
+		nvml = nvml_open(0);
+		assert_non_null(nvml);
+		assert_int_equal(nvml_load(nvml, &load), -ENOTSUP);
+		nvml_sense(nvml, &sensors);
+		assert_true(sensors.has_temperature && sensors.has_power);
+		nvml_close(nvml);
+		assert_int_equal(*fake.samples, 0);
+		assert_int_equal(*fake.sessions, 0);
+	}
+	fake.fails[0] = 0;
+	*fake.is_supported = 1;
+}
+
 static void what_cannot_tell_leaves_nothing(void **state)
 {
-	static const char *const functions[] = { "nvmlInit_v2",
-						 "nvmlDeviceGetCount_v2",
+	static const char *const functions[] = { "nvmlInit_v2", "nvmlDeviceGetCount_v2",
 						 "nvmlDeviceGetHandleByIndex_v2",
-						 "nvmlDeviceGetMinorNumber",
-						 "nvmlGpmQueryDeviceSupport",
-						 "nvmlGpmSampleAlloc" };
+						 "nvmlDeviceGetMinorNumber" };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
@@ -102,9 +146,6 @@ static void what_cannot_tell_leaves_nothing(void **state)
 	}
 	fake.fails[0] = 0;
 	assert_null(nvml_open(7)); /* no such GPU */
-	*fake.is_supported = 0;
-	assert_null(nvml_open(0));
-	*fake.is_supported = 1;
 	assert_int_equal(*fake.sessions, 0);
 	nvml_close(NULL);
 }
@@ -114,6 +155,8 @@ int main(void)
 	static const struct CMUnitTest without[] = { cmocka_unit_test(without_a_library_there_is_nothing) };
 	static const struct CMUnitTest with[] = {
 		cmocka_unit_test(what_it_says_of_the_right_gpu_is_told),
+		cmocka_unit_test(sensors_are_read_where_there_are_any),
+		cmocka_unit_test(without_counters_there_are_still_sensors),
 		cmocka_unit_test(what_cannot_tell_leaves_nothing),
 	};
 	int failed = cmocka_run_group_tests_name("nvml, none", without, NULL, NULL);
