@@ -25,6 +25,7 @@ int cli_ls(int argc, char **argv);
 int cli_top(int argc, char **argv);
 int cli_stats(int argc, char **argv);
 int cli_explain(int argc, char **argv);
+int cli_events(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 int cli_hold(int argc, char **argv);
 int cli_open(int argc, char **argv);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/own.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -34,6 +35,8 @@ struct launch {
 	struct keeper keeper;
 	int signals;
 	int program; /* its pidfd */
+	bool has_status;
+	int wait_status; /* of the program, as of waitpid(2) */
 };
 
 /* nvidia-uvm's major number is given out when it is loaded; 0 if it is not. */
@@ -118,6 +121,8 @@ static int server_died(struct launch *launch)
 static int ended(struct launch *launch, int status)
 {
 	keeper_end(&launch->keeper);
+	launch->has_status = true;
+	launch->wait_status = status;
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -242,7 +247,9 @@ static int go(struct launch *launch)
 		return follow(launch);
 	keeper_end(&launch->keeper);
 	fprintf(stderr, "belfry: %.300s: %s\n", program, strerror(why));
-	return why == ENOENT ? CLI_NOT_FOUND : CLI_NOT_EXECUTABLE;
+	launch->has_status = true;
+	launch->wait_status = W_EXITCODE(why == ENOENT ? CLI_NOT_FOUND : CLI_NOT_EXECUTABLE, 0);
+	return WEXITSTATUS(launch->wait_status);
 }
 
 /* From here on signals are read, not suffered. After the keeper was started: the program gets them as they were. */
@@ -262,13 +269,21 @@ static int take_signals(void)
 
 /* The server hangs up when everything of the run is gone, a vGPU that was made for it too: whoever waited for belfry finds its
  * name free. */
-static void part(int sock)
+static void part(const struct launch *launch)
 {
+	struct protocol_ended ended = { .magic = PROTOCOL_MAGIC,
+					.version = PROTOCOL_VERSION,
+					.status = launch->wait_status };
+	int sock = launch->options->sock;
 	uint64_t until_ns = bf_now_ns() + PARTING_TIMEOUT_MS * 1000000ull, now_ns;
 	struct pollfd fds = { sock, POLLIN, 0 };
 	struct protocol_notice unheard;
-	bool is_there = !shutdown(sock, SHUT_WR);
+	bool is_there;
 
+	/* For people who watch; the server need not be told. */
+	if (launch->has_status && send(sock, &ended, sizeof(ended), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+		bf_log(BF_LOG_DEBUG, "the server is not told how the program ended: %s", strerror(errno));
+	is_there = !shutdown(sock, SHUT_WR);
 	while (is_there && (now_ns = bf_now_ns()) < until_ns)
 		if (poll(&fds, 1, (int)((until_ns - now_ns) / 1000000 + 1)) > 0)
 			is_there = recv(sock, &unheard, sizeof(unheard), 0) > 0;
@@ -289,7 +304,7 @@ int launch_run(const struct launch_options *options)
 	launch.program = bf_pidfd_open(launch.keeper.program_pid);
 	status = introduce(&launch);
 	status = status ? status - 1 : go(&launch);
-	part(options->sock);
+	part(&launch);
 	bf_close_fd(&launch.signals);
 	bf_close_fd(&launch.program);
 	return status;

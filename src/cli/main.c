@@ -14,6 +14,7 @@ static const struct cli_command commands[] = {
 	{ "set", cli_set, "change a virtual GPU while programs run on it" },
 	{ "explain", cli_explain, "tell why a virtual GPU waits" },
 	{ "stats", cli_stats, "everything that was counted" },
+	{ "events", cli_events, "watch what happens: runs, limits, faults, policies, GPU servers" },
 	{ "trace", cli_trace, "write what happened lately to a file, for Perfetto" },
 	{ "hold", cli_hold, "close a gate: what is submitted from now on waits" },
 	{ "open", cli_open, "open it again" },

@@ -337,6 +337,7 @@ struct sched_counts sched_counts(const struct sched *sched, const struct sched_v
 				      .held_ns = vgpu->held_ns,
 				      .alone_ns = vgpu->alone_ns,
 				      .anybody_ns = sched->anybody_ns,
+				      .limited_ns = vgpu->limited_ns,
 				      .grants = vgpu->grants,
 				      .stops = vgpu->stops };
 }

@@ -206,6 +206,7 @@ struct sched_counts {
 	uint64_t gpu_ns, held_ns; /* as above */
 	uint64_t alone_ns;	  /* held, while nobody else was on the GPU */
 	uint64_t anybody_ns;	  /* anybody held it: the same of all */
+	uint64_t limited_ns;	  /* it waited for its own limit */
 	uint64_t grants, stops;
 };
 struct sched_counts sched_counts(const struct sched *sched, const struct sched_vgpu *vgpu);

@@ -20,7 +20,7 @@
 
 enum { SOFT_INDEX_MAX = 7 };
 
-enum section { SECTION_NONE, SECTION_SERVER, SECTION_SHARING, SECTION_VGPU, SECTION_USER };
+enum section { SECTION_NONE, SECTION_SERVER, SECTION_SHARING, SECTION_EVENTS, SECTION_VGPU, SECTION_USER };
 
 /* Where the reader is. */
 struct reader {
@@ -50,9 +50,11 @@ enum { TIME_KEYS = sizeof(time_keys) / sizeof(time_keys[0]) };
 
 void config_init(struct config *config)
 {
-	*config = (struct config){
-		.is_all = true, .log = BF_LOG_WARN, .linger_us = CONFIG_LINGER_US, .sharing = settings_default
-	};
+	*config = (struct config){ .is_all = true,
+				   .log = BF_LOG_WARN,
+				   .linger_us = CONFIG_LINGER_US,
+				   .events = config_events_default,
+				   .sharing = settings_default };
 }
 
 void config_free(struct config *config)
@@ -587,6 +589,8 @@ static int open_section(struct reader *reader, char *line, struct bf_error *err)
 		reader->section = SECTION_SERVER;
 	else if (!strcmp(name, "sharing"))
 		reader->section = SECTION_SHARING;
+	else if (!reader->is_state && !strcmp(name, "events"))
+		reader->section = SECTION_EVENTS;
 	else if (!strncmp(name, "vgpu", 4) && isspace((unsigned char)name[4]))
 		reader->section = SECTION_VGPU;
 	else if (!reader->is_state && !strncmp(name, "user", 4) && isspace((unsigned char)name[4]))
@@ -594,7 +598,7 @@ static int open_section(struct reader *reader, char *line, struct bf_error *err)
 	else
 		return bf_fail(
 			err, EINVAL,
-			"section '%s': not known; there are [server], [sharing], [vgpu NAME] and [user NAME]",
+			"section '%s': not known; there are [server], [sharing], [events], [vgpu NAME] and [user NAME]",
 			name);
 	if (reader->section == SECTION_USER)
 		return open_user(reader, name + 4 + strspn(name + 4, " \t"), err);
@@ -638,6 +642,8 @@ static int take_line(struct reader *reader, char *line, struct bf_error *err)
 		return take_server(reader, key, value, err);
 	case SECTION_SHARING:
 		return take_sharing(reader, key, value, err);
+	case SECTION_EVENTS:
+		return config_take_events(reader->config, key, value, reader->line, err);
 	case SECTION_USER:
 		return take_user(reader, key, value, err);
 	case SECTION_VGPU:
@@ -645,7 +651,7 @@ static int take_line(struct reader *reader, char *line, struct bf_error *err)
 	default:
 		return bf_fail(
 			err, EINVAL,
-			"%s: in no section; write [server], [sharing], [vgpu NAME] or [user NAME] first",
+			"%s: in no section; write [server], [sharing], [events], [vgpu NAME] or [user NAME] first",
 			key);
 	}
 }

@@ -46,6 +46,16 @@ struct config_quota {
 	uint32_t request_ppm, vgpus;
 };
 
+/* [events]: what is run when something happens. */
+struct config_events {
+	char command[256]; /* a program; empty: none */
+	uint32_t kinds;	   /* 1 << enum event_kind */
+	uid_t uid;	   /* whom it runs as if belfryd is root */
+	gid_t gid;
+	uint64_t timeout_us;
+	unsigned file, line; /* of the command */
+};
+
 struct config {
 	bool is_all; /* every GPU of the machine; or those of `gpus` */
 	struct protocol_gpu gpus[CONFIG_GPUS_MAX];
@@ -55,6 +65,7 @@ struct config {
 	char metrics[64]; /* ADDR:PORT; empty: off */
 	bool metrics_is_public;
 	char accounting[256]; /* a file; empty: none */
+	struct config_events events;
 	enum bf_log_level log;
 	uint64_t linger_us;
 	struct settings sharing;
@@ -83,6 +94,12 @@ int config_check(const struct config *config, struct bf_error *err);
  * load eBPF at all, whether the kernel's verifier takes it. A policy that is wrong keeps nobody from starting: the built-in
  * decides then. */
 int config_check_policy(const struct config *config, bool may_load, struct bf_error *err);
+/* config_events.c: what is said before the first line of [events]; a key of it; and whether the command can be run. A
+ * command that cannot be run keeps belfryd neither from starting nor from reading the rest. */
+extern const struct config_events config_events_default;
+int config_take_events(struct config *config, const char *key, const char *value, unsigned line,
+		       struct bf_error *err);
+int config_check_events(const struct config *config, struct bf_error *err);
 /* Puts "FILE:LINE: " before what went wrong. */
 int config_fail_at(const struct config *config, unsigned file, unsigned line, const struct bf_error *why,
 		   struct bf_error *err);

@@ -42,6 +42,8 @@ struct run {
 	int32_t front_pid, program_pid;
 	char program[64];
 	_Atomic bool is_ending; /* the worker is not to wait for its steward */
+	bool has_status;	/* the client has said how the program ended: */
+	int status;		/* as of waitpid(2) */
 	struct run *next;	/* vgpu::runs */
 };
 
@@ -112,6 +114,14 @@ struct vgpu {
 	unsigned new_fault_count, new_refusal_count;
 	uint64_t fault_count; /* ever */
 	struct fault last_fault;
+	/* Limits that programs have met and that belfryd was not told of: see gpu_events.c. */
+	struct {
+		_Atomic bool has_memory, has_time;
+		uint64_t memory_ns, time_ns; /* the main thread's: not told again before then */
+		uint64_t told_ns;	     /* of the time that the limit has cost; under the lock */
+		uint64_t memory, bytes;	     /* refusals, and the last of them: under policy_lock */
+		pid_t pid;
+	} limited;
 
 	struct vgpu *next; /* gpu::vgpus */
 };
@@ -222,8 +232,11 @@ struct gpu {
 	struct load *loads; /* objects of policies, in the order they came in; the first is being looked at */
 	uint64_t busy_due_ns; /* when to look how busy the GPU is; 0: not before somebody uses it */
 	bool is_busy_untold;  /* the device cannot tell */
+	struct device_sensors sensors;
+	uint64_t sensed_ns; /* when they were last asked; 0: not yet */
 	bool hall_is_gone;
 	uint32_t last_ticket;
+	uint32_t events_lost; /* since belfryd last took one */
 };
 
 static inline void gpu_lock(struct gpu *gpu)
@@ -258,8 +271,9 @@ void gpu_hall_tell_gone(struct gpu *gpu, const struct vgpu *vgpu, const struct h
 void gpu_hall_tell_refused(struct gpu *gpu, const char *name, const char *why, bool is_clients);
 void gpu_hall_tell_use(struct gpu *gpu);
 void gpu_hall_tell_done(struct gpu *gpu, const char *name);
-bool gpu_hall_ask_save(struct gpu *gpu, uint32_t ticket); /* false: belfryd is not there */
-void gpu_hall_tell_all(struct gpu *gpu);		  /* READY, and every vGPU */
+bool gpu_hall_ask_save(struct gpu *gpu, uint32_t ticket);	      /* false: belfryd is not there */
+bool gpu_hall_tell_event(struct gpu *gpu, const struct event *event); /* false: it cannot take it now */
+void gpu_hall_tell_all(struct gpu *gpu);			      /* READY, and every vGPU */
 void gpu_hall_tell_failed(int hall, const char *why);
 int gpu_hall_listen(struct gpu *gpu, struct bf_error *err);
 void gpu_hall_accept(struct gpu *gpu);
@@ -383,6 +397,21 @@ void gpu_trace(struct vgpu *vgpu, enum trace_kind kind, uint64_t at_ns, uint64_t
 int trace_open(struct trace *trace);
 void trace_close(struct trace *trace);
 void trace_name(struct vgpu *vgpu);
+
+/* gpu_events.c: what belfryd is to tell people. The main thread's, with the lock, but where it says otherwise */
+void gpu_event(struct gpu *gpu, const struct vgpu *vgpu,
+	       struct event *event); /* vgpu NULL: of the GPU; then without the lock, too */
+void event_run_started(const struct run *run);
+void event_run_ended(const struct run *run, const char *why); /* NULL: by itself */
+void event_order(struct vgpu *vgpu, enum protocol_op op);
+void event_fault(struct vgpu *vgpu, const struct fault *fault);
+void event_policy(struct gpu *gpu, const struct vgpu *vgpu, enum event_kind kind, const char *policy,
+		  const char *text);
+void limit_memory(struct vgpu *vgpu, pid_t pid, uint64_t bytes); /* under the warden's lock, without ours */
+void limit_time(struct vgpu *vgpu);				 /* the turner's, with the lock */
+void limits_tell(struct gpu *gpu, uint64_t now_ns);		 /* without the lock */
+uint64_t limits_due_ns(const struct gpu *gpu);			 /* 0: nothing is to be told */
+void limits_end(struct vgpu *vgpu);				 /* it is being removed */
 
 /* gpu_room.c: the main thread's, without the lock */
 void rooms_make(struct gpu *gpu);

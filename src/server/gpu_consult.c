@@ -179,6 +179,11 @@ static bool ctx_init(void *context, struct warden_ctx_ask *asked)
 	return true;
 }
 
+static void mem_refused(void *context, pid_t pid, uint64_t bytes)
+{
+	limit_memory(context, pid, bytes);
+}
+
 static void fault(void *context, pid_t pid, uint32_t code)
 {
 	fault_came(context, pid, code);
@@ -189,6 +194,7 @@ struct warden_hooks policy_hooks(struct vgpu *vgpu)
 	return (struct warden_hooks){ .mem_alloc = mem_alloc,
 				      .make_room = make_room,
 				      .ctx_init = ctx_init,
+				      .mem_refused = mem_refused,
 				      .fault = fault,
 				      .context = vgpu };
 }

@@ -64,6 +64,7 @@ static void tell(struct vgpu *vgpu, const struct fault *fault)
 	vgpu->fault_count++;
 	vgpu->last_fault = *fault;
 	log_fault(vgpu, fault);
+	event_fault(vgpu, fault);
 	gpu_trace(vgpu, TRACE_FAULT, fault->at_ns, fault->code);
 	sched_ask(vgpu->gpu->sched, BELFRY_HOOK_FAULT, vgpu->sched, &ctx, sizeof(ctx), bf_now_ns());
 	seat_call(vgpu->seat, BELFRY_HOOK_FAULT, &own, sizeof(own));

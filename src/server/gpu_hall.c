@@ -110,6 +110,15 @@ bool gpu_hall_ask_save(struct gpu *gpu, uint32_t ticket)
 	return gpu->hall >= 0;
 }
 
+bool gpu_hall_tell_event(struct gpu *gpu, const struct event *event)
+{
+	struct hall_message message = message_of(HALL_EVENT);
+
+	message.event = *event;
+	return gpu->hall >= 0 && send(gpu->hall, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+					 (ssize_t)sizeof(message);
+}
+
 void gpu_hall_tell_all(struct gpu *gpu)
 {
 	struct hall_message message = message_of(HALL_READY);

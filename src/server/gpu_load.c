@@ -145,6 +145,7 @@ static void take_place(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat, ch
 	struct policy_info info;
 	struct seat *before;
 	uint64_t start_ns;
+	char text[96];
 
 	gpu_lock(gpu);
 	start_ns = bf_now_ns();
@@ -163,6 +164,9 @@ static void take_place(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat, ch
 		bf_log(BF_LOG_INFO, "policy %s%s%s was loaded, in place of %s", seat->name,
 		       vgpu ? " of " : "", vgpu ? vgpu->name : "",
 		       strcmp(replaced, "built-in") != 0 ? replaced : "the built-in");
+		snprintf(text, sizeof(text), "in place of %s",
+			 strcmp(replaced, "built-in") != 0 ? replaced : "the built-in");
+		event_policy(gpu, vgpu, EVENT_POLICY_LOADED, seat->name, text);
 	}
 	gpu_unlock(gpu);
 	turner_wake(gpu);
@@ -196,6 +200,15 @@ static void load_free(struct load *load)
 	free(load);
 }
 
+static void tell_not_loaded(struct gpu *gpu, const struct bf_error *why)
+{
+	struct event event = event_make(EVENT_CONFIG_REFUSED);
+
+	bf_log(BF_LOG_ERROR, "the configured policy is not loaded: %s", why->text);
+	event_say(&event, "the configured policy is not loaded: %s", why->text);
+	gpu_event(gpu, NULL, &event);
+}
+
 void load_settle(struct load *load)
 {
 	cleanup_free char *body = NULL;
@@ -210,7 +223,7 @@ void load_settle(struct load *load)
 	if (load->talker)
 		talker_loaded(load->gpu, load, body, bytes);
 	else if (load->err.code && !load->is_dropped)
-		bf_log(BF_LOG_ERROR, "the configured policy is not loaded: %s", load->err.text);
+		tell_not_loaded(load->gpu, &load->err);
 	load_free(load);
 }
 
@@ -273,6 +286,9 @@ static void unload_configured(struct gpu *gpu)
 
 	gpu_lock(gpu);
 	before = seat_take(gpu, NULL, NULL);
+	if (before)
+		event_policy(gpu, NULL, EVENT_POLICY_UNLOADED, before->name,
+			     "the configuration names no policy; the built-in decides");
 	gpu_unlock(gpu);
 	turner_wake(gpu);
 	seat_free(before);
@@ -304,5 +320,5 @@ void policy_configure(struct gpu *gpu)
 	if (!gpu->settings.policy[0])
 		unload_configured(gpu);
 	else if (load_configured(gpu, &err))
-		bf_log(BF_LOG_ERROR, "the configured policy is not loaded: %s", err.text);
+		tell_not_loaded(gpu, &err);
 }

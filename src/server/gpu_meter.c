@@ -181,5 +181,7 @@ void meter_look(struct gpu *gpu, uint64_t now_ns)
 		count_by_turns(gpu, now_ns);
 	}
 	work_read(gpu);
+	for (struct vgpu *v = gpu->vgpus; v; v = v->next)
+		limit_time(v);
 	gpu->meter_ns = now_ns;
 }

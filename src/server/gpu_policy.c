@@ -74,6 +74,7 @@ static void unload(struct gpu *gpu, const struct talker *talker, const struct pr
 {
 	struct vgpu *vgpu = find(gpu, request->name, err);
 	struct seat *before;
+	char text[128];
 
 	if (err->code || check_may_load(talker, err))
 		return;
@@ -85,6 +86,9 @@ static void unload(struct gpu *gpu, const struct talker *talker, const struct pr
 		return;
 	}
 	*body = unloaded_json(gpu, vgpu, before, bytes);
+	snprintf(text, sizeof(text), "user %u has unloaded it; %s decides", talker->who.uid,
+		 policy_who_decides(gpu, vgpu));
+	event_policy(gpu, vgpu, EVENT_POLICY_UNLOADED, before->name, text);
 	gpu_unlock(gpu);
 	turner_wake(gpu);
 	bf_log(BF_LOG_INFO, "policy %s%s%s was unloaded; %s decides", before->name, vgpu ? " of " : "",

@@ -5,6 +5,8 @@
 #include "base/json.h"
 #include "server/gpu.h"
 
+#define SENSE_EVERY_NS 1000000000u
+
 static const char *const gate_names[] = { "open", "held", "stopped" };
 static const char *const state_names[] = { "idle", "running", "waiting", "held" };
 static const char *const sharing_names[] = { "open", "turns", "tokens" };
@@ -234,6 +236,42 @@ static uint64_t thread_cpu_ns(pthread_t thread)
 	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
 }
 
+/* Without the lock: it takes milliseconds. Once a second at most, however often we are asked. */
+static void sense(struct gpu *gpu)
+{
+	uint64_t now_ns = bf_now_ns();
+
+	if (!gpu->device->ops->sense || (gpu->sensed_ns && now_ns - gpu->sensed_ns < SENSE_EVERY_NS))
+		return;
+	gpu->sensed_ns = now_ns;
+	gpu_unlock(gpu);
+	gpu->device->ops->sense(gpu->device, &gpu->sensors);
+	gpu_lock(gpu);
+}
+
+static void put_identity(struct json_object *to, const struct gpu *gpu)
+{
+	const uint8_t *u = gpu->device->uuid;
+	char text[48];
+
+	snprintf(text, sizeof(text),
+		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
+		 u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+	json_add_text(to, "uuid", gpu->device->has_uuid ? text : NULL);
+	json_add_text(to, "model", gpu->device->model[0] ? gpu->device->model : NULL);
+	snprintf(text, sizeof(text), "%s%u", gpu->which.kind == PROTOCOL_GPU_SOFT ? "soft" : "nvidia",
+		 gpu->which.index);
+	json_add_text(to, "device", text);
+}
+
+static void put_sensors(struct json_object *to, const struct gpu *gpu)
+{
+	if (gpu->sensors.has_temperature)
+		json_add_number(to, "temperature_c", gpu->sensors.temperature_c);
+	if (gpu->sensors.has_power)
+		json_add_real(to, "power_w", gpu->sensors.power_mw / 1e3);
+}
+
 static struct json_object *gpu_json(struct gpu *gpu, uint64_t used_bytes, uint64_t busy_ns)
 {
 	struct json_object *to = json_object_new_object(), *mem = json_object_new_object();
@@ -243,6 +281,8 @@ static struct json_object *gpu_json(struct gpu *gpu, uint64_t used_bytes, uint64
 	json_add_text(to, "kind", gpu->which.kind == PROTOCOL_GPU_SOFT ? "soft" : "nv");
 	json_add_number(to, "index", gpu->which.index);
 	json_add_number(to, "pid", (uint64_t)getpid());
+	put_identity(to, gpu);
+	put_sensors(to, gpu);
 	json_add_text(to, "driver", gpu->device->driver_version);
 	json_add_number(mem, "total", gpu->device->mem_bytes);
 	json_add_number(mem, "reserved", gpu_reserved_bytes(gpu, NULL));
@@ -284,6 +324,7 @@ char *gpu_report(struct gpu *gpu, const char *name, size_t *bytes)
 	struct json_object *top = json_object_new_object(), *list = json_object_new_array();
 	uint64_t used_bytes = 0, busy_ns = gpu->past_gpu_ns;
 
+	sense(gpu);
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next) {
 		struct warden_report warden;
 		struct sched_report report;

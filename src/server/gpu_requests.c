@@ -11,7 +11,7 @@
 #include "server/inside.h"
 #include "server/reply.h"
 
-enum { NEXT_REQUEST_S = 10, START_LIMIT_S = 30 };
+enum { NEXT_REQUEST_S = 10, START_LIMIT_S = 30, LAST_WORDS = 64 };
 
 static int check_welcome(const struct gpu *gpu, const struct ucred *who, struct bf_error *err)
 {
@@ -357,6 +357,26 @@ static void started(struct gpu *gpu, struct talker *talker, const struct protoco
 		talker_drop(gpu, talker);
 }
 
+/* Before it has closed its connection the client may have said how the program ended; what it said before that was for the
+ * worker. */
+static void hear_end(struct run *run, int sock)
+{
+	struct protocol_ended message;
+	ssize_t got = 1;
+	int fd;
+
+	for (int i = 0; i < LAST_WORDS && (got > 0 || got == -EMSGSIZE); i++) {
+		got = bf_message_receive(sock, &message, sizeof(message), &fd, MSG_DONTWAIT);
+		if (fd >= 0)
+			close(fd);
+		if (got == (ssize_t)sizeof(message) && message.magic == PROTOCOL_MAGIC &&
+		    message.version == PROTOCOL_VERSION) {
+			run->has_status = true;
+			run->status = message.status & 0xffff;
+		}
+	}
+}
+
 void talker_work(struct gpu *gpu, struct talker *talker)
 {
 	union {
@@ -368,6 +388,8 @@ void talker_work(struct gpu *gpu, struct talker *talker)
 	int fd;
 
 	memset(&message, 0, sizeof(message));
+	if (talker->run)
+		hear_end(talker->run, talker->sock);
 	if (talker->run || talker->follower || talker->waits_for_load ||
 	    talker->unsaved) { /* it says nothing: this is its end */
 		talker_drop(gpu, talker);

@@ -256,6 +256,7 @@ int run_start(struct talker *talker, const struct protocol_started *started, int
 	vgpu->runs_ever++;
 	gpu->run_count++;
 	talker->run = run;
+	event_run_started(run);
 	run = NULL;
 	turner_note(vgpu);
 	gpu_unlock(gpu);
@@ -295,6 +296,7 @@ void run_end(struct run *run, const char *why)
 	if (is_last)
 		turner_note(vgpu);
 	run->is_ending = true;
+	event_run_ended(run, why);
 	gpu_unlock(gpu);
 	if (why)
 		say_end(run, why);

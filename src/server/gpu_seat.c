@@ -271,6 +271,7 @@ static void reap(struct gpu *gpu, struct seat *seat)
 {
 	struct policy_info info = { 0 };
 	struct policy *policy;
+	char text[256];
 
 	gpu_lock(gpu);
 	if (seat->policy)
@@ -291,6 +292,9 @@ static void reap(struct gpu *gpu, struct seat *seat)
 	seat->out_ns = bf_now_ns();
 	seat->pinned[0] = 0;
 	decisions_settle(gpu);
+	snprintf(text, sizeof(text), "it is out: %.150s; %s decides", info.why,
+		 policy_who_decides(gpu, seat->vgpu));
+	event_policy(gpu, seat->vgpu, EVENT_POLICY_UNLOADED, seat->name, text);
 	gpu_unlock(gpu);
 	turner_wake(gpu);
 	/* The main thread alone, which is here, gives and takes places. */

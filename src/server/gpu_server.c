@@ -61,18 +61,19 @@ static void raise_limits(void)
 }
 
 /* To the NVIDIA driver CAP_SYS_ADMIN is an administrator, whom it lets do what programs must not; and what we perform is
- * done with our rights. It is needed only to be told of other users' context switches, and that is asked once. */
-static void drop_admin(void)
+ * done with our rights. It is needed only to be told of other users' context switches, and that is asked once. To become
+ * another user is only for belfryd, where it runs a command. */
+static void drop_rights(void)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2] = { { 0 } };
-	uint32_t admin = 1u << CAP_SYS_ADMIN;
+	uint32_t dropped = 1u << CAP_SYS_ADMIN | 1u << CAP_SETUID | 1u << CAP_SETGID;
 
-	if (syscall(SYS_capget, &head, data) || !(data[0].permitted & admin))
+	if (syscall(SYS_capget, &head, data) || !(data[0].permitted & dropped))
 		return;
-	data[0].effective &= ~admin;
-	data[0].permitted &= ~admin;
-	data[0].inheritable &= ~admin;
+	data[0].effective &= ~dropped;
+	data[0].permitted &= ~dropped;
+	data[0].inheritable &= ~dropped;
 	if (syscall(SYS_capset, &head, data))
 		bf_log(BF_LOG_WARN, "CAP_SYS_ADMIN cannot be given up: %s", strerror(errno));
 }
@@ -98,7 +99,7 @@ static int open_gpu(struct gpu *gpu, bool any_driver, struct bf_error *err)
 	if (!gpu->pool)
 		return bf_fail(err, ENOMEM, "out of memory");
 	gpu->turns = is_soft ? NULL : turns_open(gpu->device, &why);
-	drop_admin();
+	drop_rights();
 	if (!is_soft && !gpu->turns)
 		bf_log(BF_LOG_WARN, "GPU time goes by the clock: %s", why.text);
 	snprintf(gpu->time_source, sizeof(gpu->time_source), "%s",
@@ -247,8 +248,10 @@ static void drop_the_late(struct gpu *gpu, uint64_t now_ns)
 /* When something is to be done though nobody says a word; 0: never. */
 static uint64_t due_ns(const struct gpu *gpu)
 {
-	uint64_t due = vgpus_due_ns(gpu);
+	uint64_t due = vgpus_due_ns(gpu), limits = limits_due_ns(gpu);
 
+	if (limits && (!due || limits < due))
+		due = limits;
 	if (gpu->busy_due_ns && (!due || gpu->busy_due_ns < due))
 		due = gpu->busy_due_ns;
 
@@ -317,6 +320,7 @@ static void serve(struct gpu *gpu)
 			faults_find(gpu);
 		if (gpu->polls[3].revents)
 			hear_others(gpu);
+		limits_tell(gpu, bf_now_ns());
 		/* Before belfryd, which is polled first: runs that have ended before it asks for their names. */
 		work_talkers(gpu, count);
 		if (gpu->polls[1].revents)

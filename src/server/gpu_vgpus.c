@@ -229,6 +229,7 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 		if (gpu->talkers[i].vgpu == vgpu)
 			gpu->talkers[i].vgpu = NULL;
 	wait_unpinned(vgpu);
+	limits_end(vgpu);
 	faults_end(vgpu);
 	policy_leave(vgpu);
 	wait_unpinned(vgpu); /* the lock was let go */
@@ -316,6 +317,7 @@ int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct b
 	vgpu->order = op == PROTOCOL_STOP ? VGPU_STOPPED : op == PROTOCOL_HOLD ? VGPU_HELD : VGPU_FREE;
 	vgpu->open_ns = op == PROTOCOL_HOLD && for_us ? bf_now_ns() + for_us * 1000 : 0;
 	gpu_trace(vgpu, traces[vgpu->order], bf_now_ns(), 0);
+	event_order(vgpu, op);
 	tell_sched(vgpu, op);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #ifndef BELFRY_SERVER_HALL_H
 #define BELFRY_SERVER_HALL_H
 
+#include "server/event.h"
 #include "server/protocol.h"
 #include "server/settings.h"
 
@@ -29,6 +30,7 @@ enum hall_kind {
 	HALL_USE,     /* gpu: what is set aside has changed */
 	HALL_DONE,    /* name: a request of belfryd's own was carried out */
 	HALL_SAVE,    /* ticket: a client waits until what was told before is remembered */
+	HALL_EVENT,   /* event */
 };
 
 struct hall_gpu {
@@ -57,6 +59,7 @@ struct hall_message {
 	struct hall_gpu gpu;
 	struct hall_account account;	 /* HALL_GONE */
 	struct protocol_request request; /* HALL_REQUEST; HALL_VGPU: name, spec, gpu */
+	struct event event;		 /* HALL_EVENT */
 	char socket[108];		 /* HALL_START: where the next belfryd is to find it */
 	char text[512];
 };

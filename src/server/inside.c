@@ -142,6 +142,8 @@ static const char *change_of(uint32_t op)
 	case PROTOCOL_POLICY_LIST:
 	case PROTOCOL_POLICY_DUMP:
 	case PROTOCOL_POLICY_FOLLOW:
+	case PROTOCOL_EVENTS:
+	case PROTOCOL_ACCOUNT:
 		return NULL;
 	default:
 		return op < PROTOCOL_OPS && changes[op] ? changes[op] : "this request";

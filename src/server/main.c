@@ -84,6 +84,7 @@ static int read_config(void *context, struct config *config, struct bf_error *er
 		config->access = CONFIG_OWNER;
 		config->metrics[0] = 0;
 		config->accounting[0] = 0;
+		config->events.command[0] = 0;
 		if (!belfryd->config_path)
 			config->vgpu_count = 0;
 	}
@@ -346,7 +347,8 @@ static int run(struct belfryd *belfryd)
 		status = fail(&err);
 	else if (!belfryd->is_check)
 		status = serve(belfryd, &config);
-	else if (check(belfryd, &config, &err) || config_check_policy(&config, true, &err))
+	else if (check(belfryd, &config, &err) || config_check_policy(&config, true, &err) ||
+		 config_check_events(&config, &err))
 		status = fail(&err);
 	else if (puts("ok") < 0 || fflush(stdout))
 		status = fail_to_write();

@@ -11,7 +11,7 @@
 #include "server/spec.h"
 
 #define PROTOCOL_MAGIC 0xbe1f7a11u
-#define PROTOCOL_VERSION 5u
+#define PROTOCOL_VERSION 6u
 
 enum protocol_op {
 	PROTOCOL_HELLO = 1, /* body: the daemon and its GPUs */
@@ -33,6 +33,8 @@ enum protocol_op {
 	PROTOCOL_POLICY_LIST,	/* body: all of a GPU, or those that are asked about a vGPU */
 	PROTOCOL_POLICY_DUMP,	/* body: what it says of itself */
 	PROTOCOL_POLICY_FOLLOW, /* decisions as they are made: see below */
+	PROTOCOL_EVENTS,	/* events as they happen: see below */
+	PROTOCOL_ACCOUNT,	/* body: what vGPUs that are gone have used, and how many events there were */
 	PROTOCOL_STATUS,	/* internal: daemon to GPU server */
 	PROTOCOL_OPS,
 };
@@ -92,6 +94,12 @@ struct protocol_started {
 	char program[64];	/* for people */
 };
 
+/* The client may say, before it closes the connection of a run, how the program has ended: a status of waitpid(2). */
+struct protocol_ended {
+	uint32_t magic, version;
+	int32_t status;
+};
+
 /* The server may say, at any time of a run: */
 enum protocol_notice_kind {
 	PROTOCOL_NOTICE_END = 1,     /* the program is to be ended, for the reason in text */
@@ -117,6 +125,11 @@ struct protocol_policy {
 	char file[128];	 /* where it came from, for people */
 	char sets[3072]; /* NAME=VALUE, a line each */
 };
+
+/* PROTOCOL_EVENTS: of a vGPU (name), a GPU (gpu), or all. for_us: also those of so long ago; they are the body of the reply, a
+ * line of JSON each. After the reply belfryd sends a line of JSON (src/server/event.h) a message, until the client closes the
+ * connection. A client that does not keep up is told {"event": "dropped", "count": N}. */
+#define PROTOCOL_EVENT_BYTES 4096u
 
 /* After the reply to PROTOCOL_POLICY_FOLLOW the server sends a struct record_entry (src/replay/record.h) for each decision,
  * until the client closes the connection. A client that does not keep up is told how many it has missed. */

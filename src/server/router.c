@@ -56,7 +56,8 @@ struct router *router_new(const struct router_options *options, struct bf_error 
 	router->options = *options;
 	router->filters_floor = inside_floor(options->is_private);
 	router->lock_fd = router->listen_fd = router->metrics_pidfd = -1;
-	router->save_ns = ROUTER_NEVER;
+	router->save_ns = router->totals.save_ns = ROUTER_NEVER;
+	router_commands_begin(router);
 	config_init(&router->config);
 	router->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (router->wake_fd < 0)
@@ -68,6 +69,16 @@ struct router *router_new(const struct router_options *options, struct bf_error 
 	return NULL;
 }
 
+int router_reload_now(struct router *router, struct bf_error *err)
+{
+	int rc = router_config_reload(router, err);
+
+	router_event_config(router, rc ? err : NULL);
+	if (!rc)
+		router_totals_follow(router);
+	return rc;
+}
+
 static void reload(struct router *router)
 {
 	struct bf_error err = { 0 };
@@ -76,7 +87,7 @@ static void reload(struct router *router)
 	snprintf(text, sizeof(text), "RELOADING=1\nMONOTONIC_USEC=%llu",
 		 (unsigned long long)(bf_now_ns() / 1000));
 	tell(router, text);
-	if (router_config_reload(router, &err))
+	if (router_reload_now(router, &err))
 		bf_log(BF_LOG_ERROR, "the configuration was not read again: %s", err.text);
 	tell(router, "READY=1");
 }
@@ -102,10 +113,18 @@ static void hear_wake(struct router *router)
 	router->is_ending |= value % WAKE_RELOAD != 0;
 }
 
-/* What is polled, in order: the fixed ones, then hall and process of each server, then the clients. */
-enum { POLL_SIGNAL, POLL_WAKE, POLL_LISTEN, POLL_METRICS, POLL_FIXED };
+/* What is polled, in order: the fixed ones, then hall and process of each server, then the clients, then those who follow
+ * events. */
+enum {
+	POLL_SIGNAL,
+	POLL_WAKE,
+	POLL_LISTEN,
+	POLL_METRICS,
+	POLL_COMMANDS,
+	POLL_FIXED = POLL_COMMANDS + ROUTER_COMMANDS_MAX
+};
 
-static void add_poll(struct router *router, int fd)
+static void add_poll_for(struct router *router, int fd, short events)
 {
 	if (router->poll_count == router->poll_room) {
 		unsigned room = router->poll_room ? 2 * router->poll_room : 64;
@@ -116,7 +135,12 @@ static void add_poll(struct router *router, int fd)
 		router->polls = more;
 		router->poll_room = room;
 	}
-	router->polls[router->poll_count++] = (struct pollfd){ .fd = fd, .events = POLLIN };
+	router->polls[router->poll_count++] = (struct pollfd){ .fd = fd, .events = events };
+}
+
+static void add_poll(struct router *router, int fd)
+{
+	add_poll_for(router, fd, POLLIN);
 }
 
 static void fill_polls(struct router *router, uint64_t now_ns)
@@ -126,17 +150,23 @@ static void fill_polls(struct router *router, uint64_t now_ns)
 	add_poll(router, router->wake_fd);
 	add_poll(router, router->accept_after_ns <= now_ns ? router->listen_fd : -1);
 	add_poll(router, router->metrics_pidfd);
+	for (unsigned i = 0; i < ROUTER_COMMANDS_MAX; i++)
+		add_poll(router, router->commands.running[i].pidfd);
 	for (struct router_server *server = router->servers; server; server = server->next) {
 		add_poll(router, server->sock);
 		add_poll(router, server->pidfd);
 	}
 	for (unsigned i = 0; i < router->client_count; i++)
 		add_poll(router, router->clients[i].fd);
+	for (unsigned i = 0; i < router->events.follower_count; i++)
+		add_poll_for(router, router->events.followers[i].fd,
+			     router_follower_polls(&router->events.followers[i]));
 }
 
 static bool is_idle(const struct router *router)
 {
-	if (!router->options.is_private || router->client_count || router->vgpus)
+	if (!router->options.is_private || router->client_count || router->vgpus ||
+	    router->events.follower_count)
 		return false;
 	for (const struct router_server *server = router->servers; server; server = server->next)
 		if (server->first || server->use.runs || router_server_is_coming(server))
@@ -158,9 +188,10 @@ static uint64_t linger_ns(const struct router *router)
 
 static uint64_t next_due(const struct router *router, uint64_t now_ns)
 {
-	uint64_t due_ns = router->save_ns;
+	uint64_t due_ns = earlier(router->save_ns, router->totals.save_ns);
 
 	due_ns = earlier(due_ns, router_pending_due(router));
+	due_ns = earlier(due_ns, router_commands_due(router));
 	if (router->reloading.ask)
 		due_ns = earlier(due_ns, router->reloading.until_ns);
 	if (router->accept_after_ns > now_ns)
@@ -209,6 +240,23 @@ static void hear_clients(struct router *router, unsigned first, unsigned count)
 			router_client_hear(router, &router->clients[i]);
 }
 
+static void hear_followers(struct router *router, unsigned first, unsigned count)
+{
+	for (unsigned i = 0; i < count && first + i < router->poll_count; i++)
+		if (router->polls[first + i].revents && router->events.followers[i].fd >= 0)
+			router_follower_hear(&router->events.followers[i], router->polls[first + i].revents);
+	router_followers_sweep(router);
+}
+
+static void hear_children(struct router *router)
+{
+	if (router->polls[POLL_METRICS].revents)
+		router_metrics_exited(router);
+	for (unsigned i = 0; i < ROUTER_COMMANDS_MAX; i++)
+		if (router->polls[POLL_COMMANDS + i].revents)
+			router_commands_hear(router, i);
+}
+
 static void tick(struct router *router)
 {
 	uint64_t now_ns = bf_now_ns();
@@ -222,8 +270,11 @@ static void tick(struct router *router)
 	router_config_tick(router);
 	router_reload_tick(router, now_ns);
 	router_pending_tick(router, now_ns);
+	router_commands_tick(router, now_ns);
 	if (router->save_ns <= now_ns)
 		router_state_save(router, NULL);
+	if (router->totals.save_ns <= now_ns)
+		router_totals_save(router);
 	if (!is_idle(router))
 		router->idle_since_ns = now_ns;
 	else if (now_ns - router->idle_since_ns >= linger_ns(router))
@@ -233,7 +284,7 @@ static void tick(struct router *router)
 static void turn(struct router *router)
 {
 	uint64_t now_ns = bf_now_ns();
-	unsigned servers = 0, clients = router->client_count;
+	unsigned servers = 0, clients = router->client_count, followers = router->events.follower_count;
 
 	fill_polls(router, now_ns);
 	for (const struct router_server *server = router->servers; server; server = server->next)
@@ -245,9 +296,9 @@ static void turn(struct router *router)
 		hear_signals(router);
 	if (router->polls[POLL_WAKE].revents)
 		hear_wake(router);
-	if (router->polls[POLL_METRICS].revents)
-		router_metrics_exited(router);
+	hear_children(router);
 	hear_servers(router, servers);
+	hear_followers(router, POLL_FIXED + 2 * servers + clients, followers);
 	hear_clients(router, POLL_FIXED + 2 * servers, clients);
 	router_clients_sweep(router, 0);
 	if (router->polls[POLL_LISTEN].revents)
@@ -353,12 +404,16 @@ static void end(struct router *router)
 		router_state_save(router, NULL);
 	router_state_settle(router);
 	router_metrics_end(router);
+	router_commands_end(router);
+	router_events_end(router);
 	end_servers(router);
 	wait_servers(router);
+	router_totals_save(router);
 }
 
 void router_run(struct router *router)
 {
+	router_totals_follow(router);
 	router_config_begin(router);
 	bf_log(BF_LOG_INFO, "serving at %s", router->socket);
 	router_check_settled(router);
@@ -380,6 +435,9 @@ void router_free(struct router *router)
 	while (router->vgpus)
 		router_vgpu_drop(router, router->vgpus);
 	router_pending_free(router);
+	router_commands_end(router);
+	router_events_end(router);
+	router_totals_end(router);
 	if (router->lock_fd >= 0)
 		close(router->lock_fd);
 	if (router->wake_fd >= 0)

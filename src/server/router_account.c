@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,7 +21,8 @@ static void format_time(uint64_t unix_s, char *to, size_t room)
 		snprintf(to, room, "unknown");
 }
 
-static char *line_of(const struct router_server *server, const struct hall_message *message, size_t *bytes)
+static char *line_of(const struct router_server *server, const struct hall_message *message,
+		     bool is_ephemeral, size_t *bytes)
 {
 	const struct hall_account *account = &message->account;
 	struct json_object *line = json_object_new_object();
@@ -31,6 +33,7 @@ static char *line_of(const struct router_server *server, const struct hall_messa
 	json_add_text(line, "name", message->request.name);
 	json_add_number(line, "owner", message->uid);
 	json_add_text(line, "gpu", server->label + 4);
+	json_add_bool(line, "ephemeral", is_ephemeral);
 	json_add_text(line, "from", from);
 	json_add_text(line, "to", to);
 	json_add_real(line, "gpu_seconds", (double)account->gpu_ns / 1e9);
@@ -41,21 +44,27 @@ static char *line_of(const struct router_server *server, const struct hall_messa
 	return json_text(line, bytes);
 }
 
-void router_account(const struct router *router, const struct router_server *server,
+void router_account(struct router *router, const struct router_server *server,
 		    const struct hall_message *message)
 {
+	const struct router_vgpu *vgpu = router_vgpu_find(router, message->request.name);
+	bool is_ephemeral = vgpu && vgpu->is_ephemeral;
 	const char *path = router->config.accounting;
 	cleanup_close int fd = -1;
 	cleanup_free char *line = NULL, *whole = NULL;
 	size_t bytes = 0;
+	struct stat st;
 	int length;
 
+	router_totals_count(router, message, is_ephemeral);
 	if (!path[0])
 		return;
-	line = line_of(server, message, &bytes);
+	line = line_of(server, message, is_ephemeral, &bytes);
 	length = line ? asprintf(&whole, "%s\n", line) : -1;
 	fd = length < 0 ? -1 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
 	if (fd < 0 || write(fd, whole, (size_t)length) != length)
 		bf_log(BF_LOG_ERROR, "%s: what vGPU '%s' has used cannot be written: %s", path,
 		       message->request.name, length < 0 ? "no memory" : strerror(errno));
+	else if (!fstat(fd, &st))
+		router_totals_written(router, &st);
 }

@@ -123,6 +123,16 @@ static void answer_hello(struct router *router, struct router_ask *ask)
 		fail(router, ask, ENOMEM, "no memory for an answer; try again");
 }
 
+static void answer_account(struct router *router, struct router_ask *ask)
+{
+	cleanup_free char *body = router_totals_text(router);
+
+	if (body)
+		router_answer(router, ask, body);
+	else
+		fail(router, ask, ENOMEM, "no memory for an answer; try again");
+}
+
 static bool is_ruler(const struct router_ask *ask)
 {
 	return ask->message.uid == 0 || ask->message.uid == geteuid();
@@ -136,7 +146,7 @@ static void reload(struct router *router, struct router_ask *ask)
 		fail(router, ask, EPERM, "reload: only root and the user belfryd runs as may ask for it");
 	else if (router->reloading.ask)
 		fail(router, ask, EAGAIN, "the configuration is being carried out; try again");
-	else if (router_config_reload(router, &err))
+	else if (router_reload_now(router, &err))
 		router_refuse(router, ask, &err);
 	else
 		router_reload_await(router, ask);
@@ -392,10 +402,11 @@ static void by_gpu(struct router *router, struct router_ask *ask)
 		fail(router, ask, ENODEV, first_failure(router));
 }
 
-/* Of requests that wait until everything has been found or started: all but the one that changes what that is. */
+/* Of requests that wait until everything has been found or started: all but the one that changes what that is, and
+ * the one that wants to see it. */
 static bool is_too_early(const struct router *router, const struct router_ask *ask)
 {
-	return ask->message.request.op != PROTOCOL_RELOAD &&
+	return ask->message.request.op != PROTOCOL_RELOAD && ask->message.request.op != PROTOCOL_EVENTS &&
 	       (!router->is_settled || ask->message.request.op == PROTOCOL_HELLO);
 }
 
@@ -414,6 +425,12 @@ void router_dispatch(struct router *router, struct router_ask *ask)
 		return;
 	case PROTOCOL_RELOAD:
 		reload(router, ask);
+		return;
+	case PROTOCOL_EVENTS:
+		router_events_follow(router, ask);
+		return;
+	case PROTOCOL_ACCOUNT:
+		answer_account(router, ask);
 		return;
 	case PROTOCOL_CREATE:
 		create(router, ask);

@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "server/router.h"
@@ -21,6 +22,12 @@ enum {
 	ROUTER_STARTS = 5,    /* of one server within a minute */
 	ROUTER_RESERVE_S = 5, /* a name, for what was handed over */
 	ROUTER_ALL_PARTS = 2 * SPEC_PUBLIC - 1,
+	ROUTER_EVENTS_KEPT = 1024,
+	ROUTER_FOLLOWERS_MAX = 64,
+	ROUTER_FOLLOWERS_OF_ONE = 8, /* of one user who is neither root nor ours */
+	ROUTER_COMMANDS_MAX = 4,     /* that run at once */
+	ROUTER_COMMANDS_WAIT = 64,
+	ROUTER_TOTALS_MAX = 1024,
 };
 
 /* A request on its way: a client's, with its connection, or our own. */
@@ -114,6 +121,54 @@ struct router_client {
 	bool is_parting; /* it has had its last answer; what it still says is not heard */
 };
 
+/* A client that is told of events. */
+struct router_follower {
+	int fd; /* -1: gone, to be swept */
+	uid_t uid;
+	char name[SPEC_NAME_MAX + 1], gpu[24]; /* empty: all */
+	uint64_t lost;			       /* not told yet */
+};
+
+/* The command of the configuration, running for one event. */
+struct router_command {
+	pid_t pid; /* 0: none */
+	int pidfd;
+	uint64_t until_ns;
+};
+
+/* What may be wrong with commands. */
+enum router_complaint {
+	ROUTER_IS_FULL,
+	ROUTER_HAS_FAILED,
+	ROUTER_CANNOT_START,
+	ROUTER_IS_LATE,
+	ROUTER_COMPLAINTS,
+};
+
+struct router_commands {
+	struct router_command running[ROUTER_COMMANDS_MAX];
+	struct event *queue; /* ROUTER_COMMANDS_WAIT, from the first one on */
+	unsigned first, waiting;
+	uint64_t started, failed, dropped;
+	uint64_t complained_ns[ROUTER_COMPLAINTS]; /* when each was last logged */
+};
+
+/* What vGPUs of one owner and name have used that are gone. */
+struct router_total {
+	uid_t uid;
+	char name[SPEC_NAME_MAX + 1];
+	uint64_t gpu_ns, waited_ns, mem_most_bytes, runs, vgpus;
+};
+
+struct router_totals {
+	struct router_total *list; /* ROUTER_TOTALS_MAX, from the first one on */
+	unsigned count;
+	char path[256];		/* the accounting file; empty: none */
+	uint64_t inode, offset; /* how far into it they go */
+	uint64_t save_ns;	/* ROUTER_NEVER: nothing to save */
+	int failed;		/* -errno of the last failure that was told */
+};
+
 struct router {
 	struct router_options options;
 	struct config config;
@@ -146,12 +201,23 @@ struct router {
 	int metrics_pidfd;
 	uint64_t metrics_ns; /* when to start it */
 	struct router_starts metrics_starts;
+	struct {
+		struct event *ring;   /* ROUTER_EVENTS_KEPT, by number; from the first one on */
+		uint64_t count, lost; /* ever; lost: by GPU servers */
+		uint64_t of_kind[EVENT_KINDS];
+		struct router_follower followers[ROUTER_FOLLOWERS_MAX];
+		unsigned follower_count;
+	} events;
+	struct router_commands commands;
+	struct router_totals totals;
 	struct pollfd *polls;
 	unsigned poll_count, poll_room;
 };
 
 /* router.c: the start is over when nothing is on its way up any more. */
 void router_check_settled(struct router *router);
+/* router_config_reload, and what goes with it. */
+int router_reload_now(struct router *router, struct bf_error *err);
 
 /* router_socket.c: the path, the lock, the listening socket. */
 int router_socket_name(struct router *router, struct bf_error *err);
@@ -273,8 +339,44 @@ int router_quota_set(struct router *router, struct router_vgpu *vgpu, const stru
 		     struct bf_error *err);
 
 /* router_account.c: a vGPU is gone, and that is what it has used. */
-void router_account(const struct router *router, const struct router_server *server,
+void router_account(struct router *router, const struct router_server *server,
 		    const struct hall_message *message);
+
+/* router_totals.c */
+void router_totals_count(struct router *router, const struct hall_message *message, bool is_ephemeral);
+/* A line was appended to the accounting file, which is like this now. */
+void router_totals_written(struct router *router, const struct stat *st);
+/* The accounting file is the one of the configuration. */
+void router_totals_follow(struct router *router);
+void router_totals_save(struct router *router); /* if there is anything to save */
+char *router_totals_text(const struct router *router);
+void router_totals_end(struct router *router);
+
+/* router_events.c */
+void router_event(struct router *router, const struct event *event);
+void router_event_server(struct router *router, enum event_kind kind, const struct router_server *server,
+			 const char *text);
+void router_event_config(struct router *router, const struct bf_error *why); /* NULL: it was read */
+void router_event_vgpu(struct router *router, enum event_kind kind, const struct router_vgpu *vgpu,
+		       const char *text);
+/* A vGPU was changed, and how; before NULL: it was made. */
+void router_event_spec(struct router *router, const struct router_vgpu *vgpu, const struct spec *before);
+void router_event_gone(struct router *router, const struct router_server *server,
+		       const struct hall_message *message);
+/* PROTOCOL_EVENTS. Takes the ask. */
+void router_events_follow(struct router *router, struct router_ask *ask);
+short router_follower_polls(const struct router_follower *follower);
+void router_follower_hear(struct router_follower *follower, short revents);
+void router_followers_sweep(struct router *router);
+void router_events_end(struct router *router);
+
+/* router_commands.c: the command that the configuration names for events. */
+void router_commands_begin(struct router *router);
+void router_command_add(struct router *router, const struct event *event);
+void router_commands_hear(struct router *router, unsigned i); /* its pidfd is ready */
+void router_commands_tick(struct router *router, uint64_t now_ns);
+uint64_t router_commands_due(const struct router *router);
+void router_commands_end(struct router *router);
 
 /* router_metrics.c */
 void router_metrics_tick(struct router *router, uint64_t now_ns);

@@ -75,6 +75,14 @@ static bool note(struct router *router, const struct router_vgpu *vgpu, const ch
 	return is_known;
 }
 
+static void tell_event(struct router *router, const char *name, const char *why)
+{
+	struct bf_error err = { .code = EBUSY };
+
+	snprintf(err.text, sizeof(err.text), "vGPU '%.63s': %.300s", name, why);
+	router_event_config(router, &err);
+}
+
 void router_pending_refused(struct router *router, const struct router_vgpu *vgpu, const char *name,
 			    const char *label, const char *why)
 {
@@ -82,6 +90,8 @@ void router_pending_refused(struct router *router, const struct router_vgpu *vgp
 
 	bf_log(is_known ? BF_LOG_DEBUG : BF_LOG_WARN, "%s%svGPU '%s': %s", label, *label ? ": " : "", name,
 	       why);
+	if (!is_known)
+		tell_event(router, name, why);
 	router_reload_refused(router, name, why);
 }
 

@@ -326,13 +326,15 @@ static int start_new(struct router *router, struct router_server *server, struct
 	return 0;
 }
 
-static void note_failure(struct router_server *server, const char *text)
+static void note_failure(struct router *router, struct router_server *server, const char *text)
 {
 	char whole[sizeof(server->failure)];
 
 	snprintf(whole, sizeof(whole), "%s: %.440s", server->label, text);
-	if (strcmp(whole, server->failure))
+	if (strcmp(whole, server->failure)) {
 		bf_log(BF_LOG_ERROR, "%s", whole);
+		router_event_server(router, EVENT_SERVER_FAILED, server, text);
+	}
 	memcpy(server->failure, whole, sizeof(server->failure));
 	server->failed_ns = bf_now_ns();
 	server->has_failed = true;
@@ -359,12 +361,12 @@ bool router_server_begin(struct router *router, struct router_server *server)
 		snprintf(text, sizeof(text),
 			 "its server was started %d times within a minute; the next time is in %u s",
 			 ROUTER_STARTS, (unsigned)((again_ns - now_ns) / ROUTER_S + 1));
-		note_failure(server, text);
+		note_failure(router, server, text);
 		return false;
 	}
 	if (!start_new(router, server, &err))
 		return true;
-	note_failure(server, err.text);
+	note_failure(router, server, err.text);
 	server->retry_ns = now_ns + RETRY_S * ROUTER_S;
 	return false;
 }
@@ -408,6 +410,16 @@ static void went_off(struct router *router, struct router_server *server)
 		fail_queue(router, server);
 }
 
+static void tell_death(struct router *router, const struct router_server *server)
+{
+	char text[96];
+
+	bf_log(BF_LOG_ERROR, "%s: its server has died", server->label);
+	snprintf(text, sizeof(text), "process %d, with %u vGPUs and %u runs", server->use.server_pid,
+		 server->use.vgpus, server->use.runs);
+	router_event_server(router, EVENT_SERVER_DIED, server, text);
+}
+
 /* The hall is closed. */
 static void lost(struct router *router, struct router_server *server)
 {
@@ -429,9 +441,9 @@ static void lost(struct router *router, struct router_server *server)
 		return;
 	}
 	if (!server->was_ready && !server->has_failed)
-		note_failure(server, "its server ended as it started; see the log");
+		note_failure(router, server, "its server ended as it started; see the log");
 	else if (server->was_ready && !router->is_ending)
-		bf_log(BF_LOG_ERROR, "%s: its server has died", server->label);
+		tell_death(router, server);
 	server->phase = ROUTER_LEAVING;
 	server->deadline_ns = bf_now_ns() + LEAVE_S * ROUTER_S;
 	if (server->pidfd < 0)
@@ -453,15 +465,26 @@ void router_server_exited(struct router *router, struct router_server *server)
 		went_off(router, server);
 }
 
+/* One that was found is told of when it is found. */
+static void tell_ready(struct router *router, const struct router_server *server)
+{
+	char text[64];
+
+	bf_log(BF_LOG_INFO, "%s: its server is ready (process %d)", server->label, server->use.server_pid);
+	snprintf(text, sizeof(text), "process %d, driver %s", server->use.server_pid, server->use.driver);
+	if (server->phase == ROUTER_STARTING)
+		router_event_server(router, EVENT_SERVER_STARTED, server, text);
+}
+
 static void ready(struct router *router, struct router_server *server)
 {
 	struct router_ask *waiting, **last;
 
+	tell_ready(router, server);
 	server->phase = ROUTER_READY;
 	server->deadline_ns = ROUTER_NEVER;
 	server->was_ready = true;
 	server->failure[0] = 0;
-	bf_log(BF_LOG_INFO, "%s: its server is ready (process %d)", server->label, server->use.server_pid);
 	/* What it is to have comes before what is asked about it. */
 	waiting = server->first;
 	last = server->last;
@@ -495,9 +518,15 @@ static void heard_ready(struct router *router, struct router_server *server,
 		memcpy(server->path, path, sizeof(path));
 	}
 	server->to_hear = is_found ? message->gpu.vgpus : 0;
-	if (is_found)
+	if (is_found) {
+		char text[64];
+
 		bf_log(BF_LOG_INFO, "%s: its server was found running, with %u vGPUs", server->label,
 		       server->to_hear);
+		snprintf(text, sizeof(text), "process %d, with %u vGPUs and %u runs", server->use.server_pid,
+			 server->use.vgpus, server->use.runs);
+		router_event_server(router, EVENT_SERVER_ADOPTED, server, text);
+	}
 	if (!server->to_hear) {
 		ready(router, server);
 		return;
@@ -530,7 +559,7 @@ static void heard(struct router *router, struct router_server *server, struct ha
 		heard_ready(router, server, message);
 		return;
 	case HALL_FAILED:
-		note_failure(server, message->text);
+		note_failure(router, server, message->text);
 		return;
 	case HALL_VGPU:
 		if (!router->is_ending)
@@ -540,6 +569,7 @@ static void heard(struct router *router, struct router_server *server, struct ha
 		return;
 	case HALL_GONE:
 		router_account(router, server, message);
+		router_event_gone(router, server, message);
 		if (!router->is_ending)
 			router_vgpu_gone(router, server, message->request.name);
 		return;
@@ -549,6 +579,9 @@ static void heard(struct router *router, struct router_server *server, struct ha
 		return;
 	case HALL_DONE:
 		server->own_asks -= server->own_asks > 0;
+		return;
+	case HALL_EVENT:
+		router_event(router, &message->event);
 		return;
 	case HALL_SAVE:
 		note_ticket(server, message->ticket);
@@ -605,7 +638,7 @@ void router_server_tick(struct router *router, struct router_server *server, uin
 	} else if (server->phase == ROUTER_FINDING) {
 		lost(router, server);
 	} else if (server->phase == ROUTER_STARTING) {
-		note_failure(server, "its server does not become ready");
+		note_failure(router, server, "its server does not become ready");
 		if (server->pidfd >= 0)
 			bf_pidfd_kill(server->pidfd, SIGKILL);
 		lost(router, server);

@@ -51,6 +51,7 @@ void router_vgpu_told(struct router *router, struct router_server *server, const
 {
 	struct router_vgpu *vgpu = router_vgpu_find(router, message->request.name);
 	bool is_new = !vgpu || vgpu->phase != ROUTER_THERE;
+	struct spec before;
 	struct bf_error err;
 
 	if (spec_check_name(message->request.name, &err) || spec_check(&message->request.spec, &err)) {
@@ -69,7 +70,8 @@ void router_vgpu_told(struct router *router, struct router_server *server, const
 		bf_log(BF_LOG_WARN, "%s", err.text);
 		return;
 	}
-	if (is_new || memcmp(&vgpu->spec, &message->request.spec, sizeof(vgpu->spec)))
+	before = vgpu->spec;
+	if (is_new || memcmp(&before, &message->request.spec, sizeof(before)))
 		router_state_changed(router);
 	router_pending_told(router, vgpu, &message->request.spec);
 	vgpu->phase = ROUTER_THERE;
@@ -81,6 +83,8 @@ void router_vgpu_told(struct router *router, struct router_server *server, const
 	vgpu->uid = message->uid;
 	vgpu->is_ephemeral = message->flags & PROTOCOL_EPHEMERAL;
 	vgpu->is_kept = !vgpu->is_ephemeral;
+	if (server->phase != ROUTER_HEARING) /* it was there before us */
+		router_event_spec(router, vgpu, is_new ? NULL : &before);
 }
 
 void router_vgpu_gone(struct router *router, struct router_server *server, const char *name)
@@ -129,8 +133,10 @@ void router_vgpus_lost(struct router *router, const struct router_server *server
 			router_vgpu_drop(router, vgpu);
 		else if (vgpu->is_kept)
 			vgpu->phase = ROUTER_LOST;
-		else if (vgpu->phase == ROUTER_THERE)
+		else if (vgpu->phase == ROUTER_THERE) {
+			router_event_vgpu(router, EVENT_VGPU_REMOVED, vgpu, "its GPU server has died");
 			router_vgpu_drop(router, vgpu);
+		}
 	}
 }
 

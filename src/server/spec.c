@@ -369,3 +369,38 @@ const char *spec_format_objective(const struct spec *spec, char *to, size_t room
 		snprintf(to, room, "p%s=%lluus", percentile, us);
 	return to;
 }
+
+const char *spec_part_name(enum spec_part part)
+{
+	for (size_t i = 0; i < KNOWN; i++)
+		if (known[i].part == part)
+			return known[i].key;
+	return "?";
+}
+
+const char *spec_format_part(const struct spec *spec, enum spec_part part, char *to, size_t room)
+{
+	snprintf(to, room, "none");
+	switch (part) {
+	case SPEC_MEM:
+		return spec->mem_bytes ? bf_format_size(spec->mem_bytes, to, room) : to;
+	case SPEC_TIME:
+		return spec_format_time(spec, to, room);
+	case SPEC_CLASS:
+		return spec_class_names[spec->class % 2];
+	case SPEC_OBJECTIVE:
+		return spec->percentile_ppm ? spec_format_objective(spec, to, room) : to;
+	case SPEC_DOMAIN:
+		if (spec->domain[0])
+			snprintf(to, room, "%s", spec->domain);
+		return to;
+	case SPEC_TIMESLICE:
+		if (spec->timeslice_us)
+			snprintf(to, room, "%lluus", (unsigned long long)spec->timeslice_us);
+		return to;
+	case SPEC_INTERLEAVE:
+		return spec->interleave >= 0 ? spec_interleave_names[spec->interleave % 3] : to;
+	default:
+		return spec->is_public ? "yes" : "no";
+	}
+}

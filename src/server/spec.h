@@ -61,6 +61,9 @@ int spec_check(const struct spec *spec, struct bf_error *err);
 /* "40:100", "0.5:12.25"; "p99=2ms" or "-". At least 32 bytes of room. */
 const char *spec_format_time(const struct spec *spec, char *to, size_t room);
 const char *spec_format_objective(const struct spec *spec, char *to, size_t room);
+/* One part for people: its name, "mem", and its value, "64 MiB", "none". At least 64 bytes of room. */
+const char *spec_part_name(enum spec_part part);
+const char *spec_format_part(const struct spec *spec, enum spec_part part, char *to, size_t room);
 extern const char *const spec_class_names[2];
 extern const char *const spec_interleave_names[3];
 

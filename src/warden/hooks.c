@@ -52,3 +52,12 @@ bool site_may_add_group(struct site *site, struct warden_ctx_ask *ask)
 		ledger_each(warden->ledger, c->handle, RM_KIND_GROUP, count_one, &ask->contexts);
 	return hooks->ctx_init(hooks->context, ask);
 }
+
+void site_tell_refused(struct site *site, uint64_t bytes)
+{
+	const struct warden_hooks *hooks = &site->warden->options.hooks;
+
+	site->warden->refusals++;
+	if (hooks->mem_refused)
+		hooks->mem_refused(hooks->context, site->process->pid, bytes);
+}

@@ -339,7 +339,7 @@ struct answer site_mmap_managed(struct site *site, uint64_t bytes)
 		return RETURN(-EINVAL); /* a library has one file, and mappings are counted by process */
 	if (!ledger_claim(warden->ledger, bytes) || !site_may_allocate(site, bytes)) {
 		ledger_unclaim(warden->ledger);
-		warden->refusals++;
+		site_tell_refused(site, bytes);
 		bf_log(BF_LOG_INFO, "process %d: %llu bytes of managed memory refused", site->process->pid,
 		       (unsigned long long)bytes);
 		return RETURN(-ENOMEM);

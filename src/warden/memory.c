@@ -54,7 +54,7 @@ static struct answer refuse_memory(struct site *site, uint64_t bytes)
 	bf_log(BF_LOG_INFO, "process %d: %llu bytes refused: %llu are in use, there is room for %llu of %llu",
 	       site->process->pid, (unsigned long long)bytes, (unsigned long long)ledger_used(ledger),
 	       (unsigned long long)ledger_room(ledger), (unsigned long long)ledger_limit(ledger));
-	site->warden->refusals++;
+	site_tell_refused(site, bytes);
 	return site_status(site, RM_ERR_NO_MEMORY);
 }
 

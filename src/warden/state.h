@@ -450,6 +450,7 @@ struct answer site_answer_query(struct site *site);
 bool site_waits_for_room(struct site *site, uint64_t bytes);
 bool site_may_allocate(struct site *site, uint64_t bytes);
 bool site_may_add_group(struct site *site, struct warden_ctx_ask *ask);
+void site_tell_refused(struct site *site, uint64_t bytes); /* counts refused memory and calls the hook */
 
 /* faults.c */
 /* Report new faults of all channels, and of one that is about to be freed. */

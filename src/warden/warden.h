@@ -45,6 +45,8 @@ struct warden_hooks {
 	bool (*make_room)(void *context, const struct warden_mem_ask *ask);
 	/* A channel group. False: the program gets an error. */
 	bool (*ctx_init)(void *context, struct warden_ctx_ask *ask);
+	/* A report, not a question: the process was told that there is no memory for it. */
+	void (*mem_refused)(void *context, pid_t pid, uint64_t bytes);
 	/* A report, not a question: the driver has ended a channel group of this process; `code` is the Xid. */
 	void (*fault)(void *context, pid_t pid, uint32_t code);
 	/* A report for tests: the kernel is about to make this call itself, because of this entry of the list. NULL: the call is

@@ -69,7 +69,7 @@ well 'usage: belfry' "$BELFRY" help
 well 'belfry ' "$BELFRY" --version
 well 'belfryd ' "$BELFRYD" --version
 well 'usage: belfryd' "$BELFRYD" --help
-for command in create run ls top set explain stats trace hold open stop resume rm reload info; do
+for command in create run ls top set explain stats events trace hold open stop resume rm reload info; do
 	well "usage: belfry $command" "$BELFRY" "$command" --help
 	expect 2 "unknown option '--frobnicate'" "$BELFRY" "$command" --frobnicate=7
 done

@@ -165,10 +165,11 @@ static void line_of_ancestors_is_followed_so_far(void **state)
 
 static void only_what_changes_something_is_refused(void **state)
 {
-	static const enum protocol_op asks[] = { PROTOCOL_HELLO,	PROTOCOL_REPORT,
-						 PROTOCOL_EXPLAIN,	PROTOCOL_TRACE,
-						 PROTOCOL_POLICY_LIST,	PROTOCOL_POLICY_DUMP,
-						 PROTOCOL_POLICY_FOLLOW };
+	static const enum protocol_op asks[] = { PROTOCOL_HELLO,	 PROTOCOL_REPORT,
+						 PROTOCOL_EXPLAIN,	 PROTOCOL_TRACE,
+						 PROTOCOL_POLICY_LIST,	 PROTOCOL_POLICY_DUMP,
+						 PROTOCOL_POLICY_FOLLOW, PROTOCOL_EVENTS,
+						 PROTOCOL_ACCOUNT };
 	struct stage *stage = *state;
 	struct client client = { .is_kept = true, .is_filtered = true, .generations = 1 };
 
