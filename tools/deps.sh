@@ -4,7 +4,7 @@
 set -eu
 
 build='gcc make meson ninja-build pkg-config libc6-dev libseccomp-dev libjson-c-dev libzstd-dev liblz4-dev libmicrohttpd-dev libbpf-dev libelf-dev zlib1g-dev clang python3'
-test='libcmocka-dev'
+test='libcmocka-dev python3-yaml'
 lint='clang-format clang-tidy libclang-rt-dev cppcheck shellcheck mandoc'
 
 only_check=no

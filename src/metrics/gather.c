@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/own.h"
 #include "base/units.h"
 #include "metrics/metrics.h"
 #include "server/talk.h"
@@ -82,22 +84,37 @@ static int gather_reports(struct json_object *hello, char **reports, struct bf_e
 	return count || !json_object_array_length(gpus) ? count : -1;
 }
 
+static char *ask(enum protocol_op op, struct bf_error *err)
+{
+	struct protocol_request request = talk_request(op, NULL);
+	struct protocol_reply reply;
+	char *body = NULL;
+
+	if (!talk_once(&request, &reply, &body, err) && !body)
+		bf_fail(err, EPROTO, "belfryd's answer is empty; use programs of one release");
+	return body;
+}
+
 char *metrics_gather(struct bf_error *err)
 {
-	struct protocol_request request = talk_request(PROTOCOL_HELLO, NULL);
-	char *reports[GPUS_MAX] = { 0 }, *body = NULL, *text = NULL;
-	struct protocol_reply reply;
-	struct json_object *hello;
-	int count;
+	char *reports[GPUS_MAX] = { 0 }, *text = NULL, host[256] = "";
+	cleanup_free char *body = ask(PROTOCOL_HELLO, err), *account = NULL;
+	struct json_object *hello = body ? json_tokener_parse(body) : NULL;
+	int count = body ? gather_reports(hello, reports, err) : -1;
 
-	if (talk_once(&request, &reply, &body, err))
-		return NULL;
-	hello = body ? json_tokener_parse(body) : NULL;
-	free(body);
-	count = gather_reports(hello, reports, err);
 	json_object_put(hello);
 	if (count >= 0)
-		text = metrics_text((const char *const *)reports, (unsigned)count, err);
+		account = ask(PROTOCOL_ACCOUNT, err);
+	gethostname(host, sizeof(host) - 1);
+	if (account) {
+		struct metrics_source source = { .reports = (const char *const *)reports,
+						 .count = (unsigned)count,
+						 .account = account,
+						 .hostname = host,
+						 .user = metrics_user };
+
+		text = metrics_text(&source, err);
+	}
 	for (int i = 0; i < GPUS_MAX; i++)
 		free(reports[i]);
 	return text;

@@ -1,5 +1,6 @@
 /* Changes of the configuration that a GPU server has refused, such as a memory limit below what is in use. They are tried
  * again once a second; where there are very many, less often. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
