@@ -276,8 +276,8 @@ static void unsupported_is_refused_with_line_and_name(void **state)
 {
 	(void)state;
 	refused(ENTRY "tex.1d.v4.s32.s32 {%r1,%r2,%r3,%r4}, [t, {%r1}];\n}\n", "line 11");
-	refused(ENTRY "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 %r1, [%rd0];\n}\n",
-		"instruction wmma.load.a.sync.aligned.row.m16n16k16.global.f16 is not supported");
+	refused(ENTRY "wmma.load.a.sync.aligned.row.m8n8k32.global.s4 %r1, [%rd0];\n}\n",
+		"instruction wmma.load.a.sync.aligned.row.m8n8k32.global.s4 is not supported");
 	refused(ENTRY "add.s8 %r1, %r1, %r1;\n}\n", "instruction add.s8 is not supported");
 	refused(ENTRY "add.rn.s32 %r1, %r1, %r1;\n}\n", "add.rn.s32");
 	refused(ENTRY "add.s32 %r1, %rd1, %r1;\n}\n", "operand 2");

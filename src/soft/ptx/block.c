@@ -159,6 +159,11 @@ static void set_threads(struct ptx_warp *w, const uint32_t threads[3], uint32_t 
 	}
 }
 
+static size_t extra_bytes(const struct ptx_block *b)
+{
+	return (size_t)b->warp_count * PTX_EXTRA_ROWS * PTX_LANES * sizeof(*b->extra);
+}
+
 static int block_allocate(struct ptx_block *b)
 {
 	const struct ptx_function *f = b->function;
@@ -187,7 +192,10 @@ static int block_allocate(struct ptx_block *b)
 	b->local = alloc_threads(b, b->local_bytes);
 	b->files = alloc_rows((size_t)f->regs_total * b->warp_count);
 	b->warps = calloc(b->warp_count, sizeof(*b->warps));
-	if (!b->params || !b->shared || !b->local || !b->files || !b->warps)
+	if (b->module->uses_extra)
+		b->extra = alloc_rows(extra_bytes(b));
+	if (!b->params || !b->shared || !b->local || !b->files || !b->warps ||
+	    (b->module->uses_extra && !b->extra))
 		return -ENOMEM;
 	if (f->kernel.param_bytes)
 		memcpy(b->params, l->params, f->kernel.param_bytes);
@@ -198,6 +206,7 @@ static int block_allocate(struct ptx_block *b)
 		w->index = i;
 		w->base[0] = b->files + (size_t)i * f->regs_total;
 		w->base[1] = b->module->constants;
+		w->extra = b->extra ? b->extra + (size_t)i * PTX_EXTRA_ROWS * PTX_LANES : NULL;
 		set_threads(w, l->threads, b->thread_count);
 	}
 	return 0;
@@ -239,6 +248,7 @@ void ptx_block_free(struct ptx_block *b)
 	free(b->local);
 	free(b->control);
 	free(b->files);
+	free(b->extra);
 	free(b->warps);
 	free(b);
 }
@@ -270,6 +280,8 @@ void ptx_block_start(struct ptx_block *b, const uint32_t index[3], uint32_t sm)
 	memset(b->shared, 0, b->shared_bytes);
 	clear_local(b);
 	memset(b->files, 0, (size_t)b->function->regs_total * b->warp_count);
+	if (b->extra)
+		memset(b->extra, 0, extra_bytes(b));
 	for (uint32_t i = 0; i < b->warp_count; i++)
 		ptx_warp_start(&b->warps[i]);
 }

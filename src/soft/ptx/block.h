@@ -29,6 +29,7 @@ struct ptx_warp {
 	uint32_t stop;	/* at this pc or past it another fragment's turn has come; 0: stop now */
 	uint32_t carry; /* CC.CF of each lane */
 	struct ptx_block *block;
+	uint32_t *extra; /* PTX_EXTRA_ROWS rows, if the module uses them */
 	uint32_t index;
 	uint32_t exists;
 	uint32_t live;				  /* not exited */
@@ -67,7 +68,8 @@ struct ptx_block {
 	uint32_t stack_used;  /* the highest top of any lane */
 	uint8_t *control; /* return addresses and saved registers, by thread: never the program's to write */
 	uint32_t control_bytes;
-	uint8_t *files; /* register files of all warps */
+	uint8_t *files;	 /* register files of all warps */
+	uint32_t *extra; /* rows of operands of all warps, or NULL */
 	struct ptx_warp *warps;
 	uint32_t warp_count;
 	uint32_t thread_count;

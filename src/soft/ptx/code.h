@@ -138,6 +138,11 @@ enum ptx_family {
 	PTX_FENCE,
 	PTX_MBARRIER,
 	PTX_CPBULK, /* mode 0: device to shared memory; 1: back */
+	PTX_PUT,    /* operands that an op has no room for, into the warp's extra rows from `aux` on */
+	PTX_TAKE,   /* and from there */
+	PTX_TEX,    /* mode: geometry; combine: component + 1 of tld4; coordinates in extra rows */
+	PTX_SULD,   /* mode: geometry; combine: what happens outside */
+	PTX_SUST,
 	/* the warp together */
 	PTX_SHFL,
 	PTX_VOTE,
@@ -146,6 +151,13 @@ enum ptx_family {
 	PTX_ACTIVEMASK,
 	PTX_WARPSYNC,
 	PTX_ELECT,
+	PTX_MMA, /* struct ptx_matrix says which; operands and results in extra rows */
+	PTX_WMMALD,
+	PTX_WMMAST,
+	PTX_LDMATRIX, /* mode 1: transposed */
+	PTX_STMATRIX,
+	PTX_MOVMATRIX,
+	PTX_CVTTF32,
 	/* control */
 	PTX_BRA,
 	PTX_BRX,
@@ -194,6 +206,9 @@ enum ptx_round { PTX_RN, PTX_RZ, PTX_RM, PTX_RP };
 #define PTX_CONST_BIT 0x80000000u
 #define PTX_NO_OPERAND 0x7fffffffu
 #define PTX_OPERANDS 6
+/* Rows of 32 lanes beside a warp's registers, for instructions with more operands. Only ops between a PTX_PUT and the
+ * instruction itself use them, and a lane only its own column, so that diverged lanes do not disturb each other. */
+#define PTX_EXTRA_ROWS 32u
 
 struct ptx_warp;
 struct ptx_op;
@@ -284,6 +299,36 @@ enum ptx_sreg {
 	PTX_SREG_DYNAMIC_BASE, /* not PTX's: where extern shared memory starts */
 };
 
+enum ptx_geometry {
+	PTX_GEOMETRY_1D,
+	PTX_GEOMETRY_2D,
+	PTX_GEOMETRY_3D,
+	PTX_GEOMETRY_A1D, /* of layers: the first coordinate is the layer */
+	PTX_GEOMETRY_A2D,
+	PTX_GEOMETRY_CUBE,
+	PTX_GEOMETRY_ACUBE,
+};
+/* Elements of matrices. */
+enum ptx_element {
+	PTX_ELEMENT_F16,
+	PTX_ELEMENT_BF16,
+	PTX_ELEMENT_TF32,
+	PTX_ELEMENT_S8,
+	PTX_ELEMENT_U8,
+	PTX_ELEMENT_F32,
+	PTX_ELEMENT_S32,
+	PTX_ELEMENT_F64,
+	PTX_ELEMENTS,
+};
+/* What PTX_MMA and the loads and stores of wmma work on, in ptx_op::offset or, of memory ops, ptx_op::aux. */
+struct ptx_matrix {
+	uint8_t m, n, k;
+	uint8_t a, b, c, d; /* enum ptx_element; of memory ops only a */
+	uint8_t flags;
+};
+#define PTX_MATRIX_WMMA 0x01u /* fragments of wmma, whose layout PTX leaves open */
+#define PTX_MATRIX_SAT 0x02u
+enum ptx_outside { PTX_OUTSIDE_TRAP, PTX_OUTSIDE_CLAMP, PTX_OUTSIDE_ZERO };
 enum ptx_mbarrier_mode {
 	PTX_MBARRIER_INIT,
 	PTX_MBARRIER_INVAL,
@@ -358,6 +403,7 @@ struct ptx_module {
 	struct ptx_function **functions;
 	uint32_t function_count;
 	bool uses_reserved; /* shared memory */
+	bool uses_extra;    /* rows of operands */
 	uint32_t target;
 	uint32_t version;
 };

@@ -85,6 +85,19 @@ static uint8_t *resolve_own(struct ptx_warp *w, const struct ptx_op *op, unsigne
 	}
 }
 
+uint8_t *PTX_BUILT(ptx_resolve_one)(struct ptx_warp *w, const struct ptx_op *op, unsigned lane,
+				    uint64_t address, uint32_t bytes, bool is_write)
+{
+	if (address & (bytes - 1)) {
+		ptx_fault_set(w, op, PTX_FAULT_MISALIGNED, lane, address, bytes, is_write);
+		return NULL;
+	}
+	if (op->space != PTX_SPACE_GLOBAL)
+		return resolve_own(w, op, lane, address, bytes, is_write);
+	w->block->moved_bytes += bytes;
+	return resolve_device(w, op, lane, address, bytes, is_write);
+}
+
 /* All lanes in the span used last, or all in shared memory: no question asked lane by lane. */
 static inline bool resolve_together(const struct ptx_warp *w, const struct ptx_op *op,
 				    const uint64_t *address, uint32_t bytes, bool is_write, uint8_t **at)
@@ -231,7 +244,7 @@ static void store_narrowed(const uint8_t *row, unsigned width, uint8_t *const *a
 	}
 }
 
-static void load_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, uint8_t *const *at)
+void PTX_BUILT(ptx_load_rows)(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, uint8_t *const *at)
 {
 	unsigned bytes = ptx_type_bytes((enum ptx_type)op->type2);
 
@@ -249,6 +262,24 @@ static void load_rows(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask
 	}
 }
 
+void PTX_BUILT(ptx_store_rows)(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, uint8_t *const *at)
+{
+	unsigned size = ptx_type_bytes((enum ptx_type)op->type2);
+
+	for (unsigned k = 0; k < op->vector; k++) {
+		const void *row = ptx_in(w, op->r[k]);
+
+		if (size != op->width)
+			store_narrowed(row, op->width, at, k * size, size, mask);
+		else if (size == 4)
+			store_32(row, at, k * size, mask);
+		else if (size == 8)
+			store_64(row, at, k * size, mask);
+		else
+			store_16(row, at, k * size, mask);
+	}
+}
+
 PTX_HANDLER(load)
 {
 	uint32_t bytes = ptx_type_bytes((enum ptx_type)op->type2) * op->vector;
@@ -256,7 +287,7 @@ PTX_HANDLER(load)
 
 	if (!PTX_BUILT(ptx_resolve)(w, op, mask, op->vector, bytes, false, at))
 		return;
-	load_rows(w, op, mask, at);
+	PTX_BUILT(ptx_load_rows)(w, op, mask, at);
 	if (op->flags & PTX_FLAG_ACQUIRE)
 		ptx_fence();
 }
@@ -270,18 +301,7 @@ PTX_HANDLER(store)
 		return;
 	if (op->flags & PTX_FLAG_RELEASE)
 		ptx_fence();
-	for (unsigned k = 0; k < op->vector; k++) {
-		const void *row = ptx_in(w, op->r[k]);
-
-		if (size != op->width)
-			store_narrowed(row, op->width, at, k * size, size, mask);
-		else if (size == 4)
-			store_32(row, at, k * size, mask);
-		else if (size == 8)
-			store_64(row, at, k * size, mask);
-		else
-			store_16(row, at, k * size, mask);
-	}
+	PTX_BUILT(ptx_store_rows)(w, op, mask, at);
 }
 
 /* The same for all lanes, and inside: checked when it was loaded. */
@@ -298,7 +318,7 @@ PTX_HANDLER(load_param)
 	}
 	PTX_EACH_LANE
 	at[i] = from;
-	load_rows(w, op, mask, at);
+	PTX_BUILT(ptx_load_rows)(w, op, mask, at);
 }
 
 static uint64_t window_of(unsigned space)

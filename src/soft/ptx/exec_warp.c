@@ -31,7 +31,7 @@ static struct group group_of(const struct ptx_warp *w, uint32_t mask, uint32_t p
 /* The lanes that execute now. A group executes when all lanes that its mask names and that still run are here, else
  * its lanes wait for the others; when nothing else can run, those are not coming, and it goes on with the lanes that
  * are here (see ptx_warp_pick). */
-static uint32_t gather(struct ptx_warp *w, uint32_t mask, uint32_t place)
+uint32_t PTX_BUILT(ptx_gather)(struct ptx_warp *w, uint32_t mask, uint32_t place)
 {
 	uint32_t waiting = 0;
 
@@ -98,7 +98,7 @@ PTX_HANDLER(shuffle)
 	const uint32_t *b = ptx_in(w, op->r[3]), *c = ptx_in(w, op->r[4]);
 	uint32_t *d = ptx_out(w, op->r[0]);
 
-	mask = gather(w, mask, op->r[5]);
+	mask = PTX_BUILT(ptx_gather)(w, mask, op->r[5]);
 	if (!mask)
 		return;
 	memcpy(before, ptx_in(w, op->r[2]), sizeof(before));
@@ -133,7 +133,7 @@ PTX_HANDLER(vote)
 	uint32_t said = ptx_pred(w, op, 1), *d = ptx_out(w, op->r[0]);
 	struct group g;
 
-	for (uint32_t left = gather(w, mask, op->r[5]); left; left &= ~g.lanes) {
+	for (uint32_t left = PTX_BUILT(ptx_gather)(w, mask, op->r[5]); left; left &= ~g.lanes) {
 		uint32_t yes;
 
 		g = group_of(w, left, op->r[5]);
@@ -172,7 +172,7 @@ PTX_HANDLER(match)
 {
 	struct group g;
 
-	for (uint32_t left = gather(w, mask, op->r[5]); left; left &= ~g.lanes) {
+	for (uint32_t left = PTX_BUILT(ptx_gather)(w, mask, op->r[5]); left; left &= ~g.lanes) {
 		g = group_of(w, left, op->r[5]);
 		match_group(w, op, &g);
 	}
@@ -204,7 +204,7 @@ PTX_HANDLER(redux)
 	uint32_t *d = ptx_out(w, op->r[0]);
 	struct group g;
 
-	for (uint32_t left = gather(w, mask, op->r[5]); left; left &= ~g.lanes) {
+	for (uint32_t left = PTX_BUILT(ptx_gather)(w, mask, op->r[5]); left; left &= ~g.lanes) {
 		uint32_t result = 0, more;
 
 		g = group_of(w, left, op->r[5]);
@@ -224,14 +224,14 @@ PTX_HANDLER(activemask)
 
 PTX_HANDLER(warpsync)
 {
-	gather(w, mask, op->r[0]);
+	PTX_BUILT(ptx_gather)(w, mask, op->r[0]);
 }
 
 PTX_HANDLER(elect)
 {
 	struct group g;
 
-	for (uint32_t left = gather(w, mask, op->r[5]); left; left &= ~g.lanes) {
+	for (uint32_t left = PTX_BUILT(ptx_gather)(w, mask, op->r[5]); left; left &= ~g.lanes) {
 		uint32_t leader;
 
 		g = group_of(w, left, op->r[5]);

@@ -14,16 +14,18 @@
 	ptx_handler ptx_find_warp_##build(unsigned family, unsigned type); \
 	ptx_handler ptx_find_control_##build(unsigned family, unsigned type); \
 	ptx_handler ptx_find_async_##build(unsigned family, unsigned type); \
-	ptx_handler ptx_find_call_##build(unsigned family, unsigned type);
+	ptx_handler ptx_find_call_##build(unsigned family, unsigned type); \
+	ptx_handler ptx_find_texture_##build(unsigned family, unsigned type); \
+	ptx_handler ptx_find_matrix_##build(unsigned family, unsigned type);
 #define FINDERS(build) \
 	{ \
 		ptx_find_control_##build, ptx_find_memory_##build, ptx_find_integer_##build, \
 			ptx_find_bits_##build, ptx_find_choose_##build, ptx_find_float_##build, \
 			ptx_find_half_##build, ptx_find_rounded_##build, ptx_find_convert_##build, \
 			ptx_find_atomic_##build, ptx_find_warp_##build, ptx_find_call_##build, \
-			ptx_find_async_##build \
+			ptx_find_async_##build, ptx_find_texture_##build, ptx_find_matrix_##build \
 	}
-#define FINDER_COUNT 13
+#define FINDER_COUNT 15
 
 #ifdef PTX_HAS_V3
 DECLARE(v3)

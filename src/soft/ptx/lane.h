@@ -105,6 +105,10 @@ ptx_handler PTX_BUILT(ptx_find_warp)(unsigned family, unsigned type);
 ptx_handler PTX_BUILT(ptx_find_control)(unsigned family, unsigned type);
 ptx_handler PTX_BUILT(ptx_find_async)(unsigned family, unsigned type);
 ptx_handler PTX_BUILT(ptx_find_call)(unsigned family, unsigned type);
+ptx_handler PTX_BUILT(ptx_find_texture)(unsigned family, unsigned type);
+ptx_handler PTX_BUILT(ptx_find_matrix)(unsigned family, unsigned type);
+/* exec_warp.c: the lanes of `mask` that execute a .sync op now; `place` has their member masks. */
+uint32_t PTX_BUILT(ptx_gather)(struct ptx_warp *w, uint32_t mask, uint32_t place);
 /* Run the warp's chosen fragment until it must stop, at most `limit` ops; the number run. */
 uint32_t PTX_BUILT(ptx_fragment_run)(struct ptx_warp *warp, uint32_t limit);
 

@@ -9,7 +9,7 @@
 
 #define PTX_SUFFIXES_MAX 12
 #define PTX_ARGS_MAX 12
-#define PTX_ELEMENTS_MAX 4
+#define PTX_ELEMENTS_MAX 8
 #define PTX_VARIABLE_MAX_BYTES (1ull << 40)
 #define PTX_MASKED(length) ((int)((length) < 64 ? (length) : 64))
 #define PTX_RANGE_PAGES 1024u
@@ -146,6 +146,7 @@ struct ptx_operand {
 	uint32_t element_count;
 	struct ptx_operand *elements; /* of a vector; of [base]: the base */
 	struct ptx_operand *second;   /* a|b */
+	struct ptx_operand *place;    /* of [base, {x, y}]: the coordinates */
 };
 
 struct ptx_loader {

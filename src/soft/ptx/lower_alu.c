@@ -202,7 +202,7 @@ static int lower_pack(struct ptx_loader *loader, struct ptx_statement *st, unsig
 	struct ptx_op *op;
 	int rc = 0;
 
-	if (n < 2 || (n & 1) || bytes / n < 2 || whole->kind == PTX_OPERAND_VECTOR || whole->second)
+	if (n < 2 || n > 4 || (n & 1) || bytes / n < 2 || whole->kind == PTX_OPERAND_VECTOR || whole->second)
 		return ptx_refuse(loader, st->line, "%s: a vector of this form", st->full);
 	width = bytes / n;
 	for (uint32_t i = 0; i < n && !rc; i++)

@@ -4,7 +4,7 @@
 
 #include "soft/ptx/lowerings.h"
 
-static enum ptx_space space_of(const struct ptx_statement *st)
+enum ptx_space ptx_lower_space(const struct ptx_statement *st)
 {
 	static const struct {
 		const char *name;
@@ -23,18 +23,8 @@ static enum ptx_space space_of(const struct ptx_statement *st)
 	return PTX_SPACE_GENERIC;
 }
 
-struct address {
-	enum ptx_space space;
-	uint32_t place;
-	uint32_t width;
-	int64_t offset;
-	bool has_ref;
-	bool is_known; /* a kernel parameter at a fixed offset */
-	struct ptx_frame_ref ref;
-};
-
 static int address_symbol(struct ptx_loader *loader, const struct ptx_statement *st,
-			  const struct ptx_operand *operand, struct address *a)
+			  const struct ptx_operand *operand, struct ptx_address *a)
 {
 	const struct ptx_symbol *s = operand->elements->symbol;
 	struct ptx_operand base = *operand->elements;
@@ -65,10 +55,10 @@ static int address_symbol(struct ptx_loader *loader, const struct ptx_statement 
 	return 0;
 }
 
-static int address_of(struct ptx_loader *loader, const struct ptx_statement *st,
-		      const struct ptx_operand *operand, struct address *a)
+int ptx_lower_address(struct ptx_loader *loader, const struct ptx_statement *st,
+		      const struct ptx_operand *operand, struct ptx_address *a)
 {
-	if (operand->kind != PTX_OPERAND_MEMORY)
+	if (operand->kind != PTX_OPERAND_MEMORY || operand->place)
 		return -EINVAL;
 	if (operand->elements->kind == PTX_OPERAND_SYMBOL)
 		return address_symbol(loader, st, operand, a);
@@ -85,8 +75,7 @@ static int address_of(struct ptx_loader *loader, const struct ptx_statement *st,
 	return a->width == 4 || a->width == 8 ? 0 : -EINVAL;
 }
 
-/* Put the address into operand `slot` of the op just emitted. */
-static int set_address(struct ptx_loader *loader, struct ptx_op *op, unsigned slot, const struct address *a)
+int ptx_set_address(struct ptx_loader *loader, struct ptx_op *op, unsigned slot, const struct ptx_address *a)
 {
 	struct ptx_frame_ref ref = a->ref;
 
@@ -117,8 +106,7 @@ static uint8_t order_of(const struct ptx_statement *st)
 				  : 0));
 }
 
-/* The registers of a load or store: all of one width. */
-static int elements_of(struct ptx_loader *loader, struct ptx_statement *st, const struct ptx_operand *arg,
+int ptx_lower_elements(struct ptx_loader *loader, struct ptx_statement *st, const struct ptx_operand *arg,
 		       bool is_load, uint32_t places[], uint32_t *width)
 {
 	uint32_t n = vector_of(st), bytes = ptx_type_bytes(st->types[0]), one = 0;
@@ -153,17 +141,17 @@ static int elements_of(struct ptx_loader *loader, struct ptx_statement *st, cons
 
 int ptx_lower_load(struct ptx_loader *loader, struct ptx_statement *st)
 {
-	struct address a = { .space = space_of(st) };
+	struct ptx_address a = { .space = ptx_lower_space(st) };
 	uint32_t n = vector_of(st), places[PTX_ELEMENTS_MAX], width = 0;
 	struct ptx_op *op;
 	int rc;
 
 	if (st->arg_count != 2)
 		return ptx_refuse(loader, st->line, "%s: two operands expected", st->full);
-	rc = elements_of(loader, st, &st->args[0], true, places, &width);
+	rc = ptx_lower_elements(loader, st, &st->args[0], true, places, &width);
 	if (rc)
 		return rc == -ENOMEM ? rc : ptx_bad_operand(loader, st, 0);
-	rc = address_of(loader, st, &st->args[1], &a);
+	rc = ptx_lower_address(loader, st, &st->args[1], &a);
 	if (rc)
 		return rc == -ENOMEM ? rc : ptx_bad_operand(loader, st, 1);
 	if (a.is_known && (a.offset < 0 || a.offset + (int64_t)n * ptx_type_bytes(st->types[0]) >
@@ -179,22 +167,22 @@ int ptx_lower_load(struct ptx_loader *loader, struct ptx_statement *st)
 	op->writes = (uint8_t)n;
 	op->count = (uint8_t)(n + 1);
 	memcpy(op->r, places, n * sizeof(*places));
-	return set_address(loader, op, n, &a);
+	return ptx_set_address(loader, op, n, &a);
 }
 
 int ptx_lower_store(struct ptx_loader *loader, struct ptx_statement *st)
 {
-	struct address a = { .space = space_of(st) };
+	struct ptx_address a = { .space = ptx_lower_space(st) };
 	uint32_t n = vector_of(st), places[PTX_ELEMENTS_MAX], width = 0;
 	struct ptx_op *op;
 	int rc;
 
 	if (st->arg_count != 2)
 		return ptx_refuse(loader, st->line, "%s: two operands expected", st->full);
-	rc = address_of(loader, st, &st->args[0], &a);
+	rc = ptx_lower_address(loader, st, &st->args[0], &a);
 	if (rc || a.space == PTX_SPACE_PARAM)
 		return rc == -ENOMEM ? rc : ptx_bad_operand(loader, st, 0);
-	rc = elements_of(loader, st, &st->args[1], false, places, &width);
+	rc = ptx_lower_elements(loader, st, &st->args[1], false, places, &width);
 	if (rc)
 		return rc == -ENOMEM ? rc : ptx_bad_operand(loader, st, 1);
 	op = ptx_emit(loader, st, PTX_ST, PTX_TYPE_NONE);
@@ -206,7 +194,7 @@ int ptx_lower_store(struct ptx_loader *loader, struct ptx_statement *st)
 	op->flags = order_of(st);
 	op->count = (uint8_t)(n + 1);
 	memcpy(op->r, places, n * sizeof(*places));
-	return set_address(loader, op, n, &a);
+	return ptx_set_address(loader, op, n, &a);
 }
 
 static int atom_mode(const struct ptx_statement *st)
@@ -223,7 +211,7 @@ static int atom_mode(const struct ptx_statement *st)
 /* atom d, [a], b{, c}; red [a], b */
 int ptx_lower_atom(struct ptx_loader *loader, struct ptx_statement *st)
 {
-	struct address a = { .space = space_of(st) };
+	struct ptx_address a = { .space = ptx_lower_space(st) };
 	bool is_red = !strcmp(st->name, "red");
 	unsigned first = is_red ? 0 : 1, bytes = ptx_type_bytes(st->types[0]);
 	int mode = atom_mode(st), rc = 0;
@@ -235,7 +223,7 @@ int ptx_lower_atom(struct ptx_loader *loader, struct ptx_statement *st)
 	if (!is_red)
 		rc = ptx_target(loader, st, &st->args[0], bytes, &d, NULL);
 	if (!rc)
-		rc = address_of(loader, st, &st->args[first], &a);
+		rc = ptx_lower_address(loader, st, &st->args[first], &a);
 	if (!rc)
 		rc = ptx_source(loader, st, &st->args[first + 1], bytes, st->types[0], &b, NULL);
 	if (!rc && mode == PTX_ATOM_CAS)
@@ -254,12 +242,12 @@ int ptx_lower_atom(struct ptx_loader *loader, struct ptx_statement *st)
 	op->r[0] = d;
 	op->r[2] = b;
 	op->r[3] = c;
-	return set_address(loader, op, 1, &a);
+	return ptx_set_address(loader, op, 1, &a);
 }
 
 int ptx_lower_cvta(struct ptx_loader *loader, struct ptx_statement *st)
 {
-	enum ptx_space space = space_of(st);
+	enum ptx_space space = ptx_lower_space(st);
 	int rc;
 
 	if (st->arg_count == 2 && st->args[1].kind == PTX_OPERAND_SYMBOL &&
@@ -277,7 +265,7 @@ int ptx_lower_cvta(struct ptx_loader *loader, struct ptx_statement *st)
 
 int ptx_lower_isspacep(struct ptx_loader *loader, struct ptx_statement *st)
 {
-	enum ptx_space space = space_of(st);
+	enum ptx_space space = ptx_lower_space(st);
 	uint32_t d, a;
 	struct ptx_op *op;
 
@@ -298,7 +286,7 @@ int ptx_lower_isspacep(struct ptx_loader *loader, struct ptx_statement *st)
 /* cp.async [shared], [global], bytes{, bytes to read}: done at once, so that waiting for it is nothing. */
 int ptx_lower_cp_async(struct ptx_loader *loader, struct ptx_statement *st)
 {
-	struct address to = { .space = PTX_SPACE_SHARED }, from = { .space = PTX_SPACE_GLOBAL };
+	struct ptx_address to = { .space = PTX_SPACE_SHARED }, from = { .space = PTX_SPACE_GLOBAL };
 	uint32_t zero = PTX_NO_OPERAND, to_place;
 	struct ptx_op *op;
 	int rc;
@@ -306,9 +294,9 @@ int ptx_lower_cp_async(struct ptx_loader *loader, struct ptx_statement *st)
 	if (st->arg_count < 3 || st->arg_count > 4 || st->args[2].kind != PTX_OPERAND_INT ||
 	    (st->args[2].bits != 4 && st->args[2].bits != 8 && st->args[2].bits != 16))
 		return ptx_refuse(loader, st->line, "%s: operands of this form", st->full);
-	rc = address_of(loader, st, &st->args[0], &to);
+	rc = ptx_lower_address(loader, st, &st->args[0], &to);
 	if (!rc)
-		rc = address_of(loader, st, &st->args[1], &from);
+		rc = ptx_lower_address(loader, st, &st->args[1], &from);
 	if (!rc && st->arg_count == 4)
 		rc = ptx_source(loader, st, &st->args[3], 4, PTX_TYPE_U32, &zero, NULL);
 	if (rc || to.has_ref || to.offset || from.width != 8)
@@ -322,7 +310,7 @@ int ptx_lower_cp_async(struct ptx_loader *loader, struct ptx_statement *st)
 	op->r[1] = to_place;
 	op->r[2] = zero;
 	op->width = (uint8_t)to.width;
-	return set_address(loader, op, 0, &from);
+	return ptx_set_address(loader, op, 0, &from);
 }
 
 static int mbarrier_mode(const struct ptx_statement *st)
@@ -345,8 +333,8 @@ static int mbarrier_mode(const struct ptx_statement *st)
 }
 
 /* What is written first, if anything; then the address; then a count, a number of bytes, a state or a parity. */
-static int mbarrier_operands(struct ptx_loader *loader, struct ptx_statement *st, int mode, struct address *a,
-			     uint32_t *d, uint32_t *value)
+static int mbarrier_operands(struct ptx_loader *loader, struct ptx_statement *st, int mode,
+			     struct ptx_address *a, uint32_t *d, uint32_t *value)
 {
 	bool is_wait = mode == PTX_MBARRIER_WAIT || mode == PTX_MBARRIER_WAIT_PARITY;
 	bool has_target = is_wait || mode == PTX_MBARRIER_ARRIVE || mode == PTX_MBARRIER_DROP ||
@@ -362,7 +350,7 @@ static int mbarrier_operands(struct ptx_loader *loader, struct ptx_statement *st
 	if (has_target && (is_wait || st->args[0].kind != PTX_OPERAND_SINK))
 		rc = ptx_target(loader, st, &st->args[0], is_wait ? 0 : 8, d, NULL);
 	if (!rc)
-		rc = address_of(loader, st, &st->args[at], a);
+		rc = ptx_lower_address(loader, st, &st->args[at], a);
 	if (!rc && st->arg_count > at + 1)
 		rc = ptx_source(loader, st, &st->args[at + 1], bytes,
 				bytes == 8 ? PTX_TYPE_U64 : PTX_TYPE_U32, value, NULL);
@@ -372,7 +360,7 @@ static int mbarrier_operands(struct ptx_loader *loader, struct ptx_statement *st
 }
 
 static int emit_mbarrier(struct ptx_loader *loader, struct ptx_statement *st, int mode,
-			 const struct address *a, uint32_t d, uint32_t value)
+			 const struct ptx_address *a, uint32_t d, uint32_t value)
 {
 	struct ptx_op *op = ptx_emit(loader, st, PTX_MBARRIER, PTX_TYPE_NONE);
 
@@ -383,12 +371,12 @@ static int emit_mbarrier(struct ptx_loader *loader, struct ptx_statement *st, in
 	op->count = 3;
 	op->r[0] = d;
 	op->r[2] = value;
-	return set_address(loader, op, 1, a);
+	return ptx_set_address(loader, op, 1, a);
 }
 
 int ptx_lower_mbarrier(struct ptx_loader *loader, struct ptx_statement *st)
 {
-	struct address a = { .space = space_of(st) };
+	struct ptx_address a = { .space = ptx_lower_space(st) };
 	uint32_t d = PTX_NO_OPERAND, value = PTX_NO_OPERAND;
 	int mode = mbarrier_mode(st), rc;
 
@@ -418,8 +406,8 @@ int ptx_lower_mbarrier(struct ptx_loader *loader, struct ptx_statement *st)
  * arrival is expected first, so that nothing changes. */
 int ptx_lower_cp_arrive(struct ptx_loader *loader, struct ptx_statement *st)
 {
-	struct address a = { .space = space_of(st) };
-	int rc = st->arg_count == 1 ? address_of(loader, st, &st->args[0], &a) : -EINVAL;
+	struct ptx_address a = { .space = ptx_lower_space(st) };
+	int rc = st->arg_count == 1 ? ptx_lower_address(loader, st, &st->args[0], &a) : -EINVAL;
 
 	if (rc || (a.space != PTX_SPACE_SHARED && a.space != PTX_SPACE_GENERIC))
 		return rc == -ENOMEM ? rc : ptx_bad_operand(loader, st, 0);
@@ -432,22 +420,22 @@ int ptx_lower_cp_arrive(struct ptx_loader *loader, struct ptx_statement *st)
 int ptx_lower_cp_bulk(struct ptx_loader *loader, struct ptx_statement *st)
 {
 	bool is_load = ptx_has(st, "mbarrier::complete_tx::bytes");
-	struct address shared = { .space = PTX_SPACE_SHARED }, device = { .space = PTX_SPACE_GLOBAL };
-	struct address barrier = { .space = PTX_SPACE_SHARED, .width = 4 };
+	struct ptx_address shared = { .space = PTX_SPACE_SHARED }, device = { .space = PTX_SPACE_GLOBAL };
+	struct ptx_address barrier = { .space = PTX_SPACE_SHARED, .width = 4 };
 	uint32_t bytes;
 	struct ptx_op *op;
 	int rc;
 
 	if (st->arg_count != (is_load ? 4 : 3))
 		return ptx_refuse(loader, st->line, "%s: operands of this form", st->full);
-	rc = address_of(loader, st, &st->args[is_load ? 0 : 1], &shared);
+	rc = ptx_lower_address(loader, st, &st->args[is_load ? 0 : 1], &shared);
 	if (!rc)
-		rc = address_of(loader, st, &st->args[is_load ? 1 : 0], &device);
+		rc = ptx_lower_address(loader, st, &st->args[is_load ? 1 : 0], &device);
 	if (!rc)
 		rc = ptx_source(loader, st, &st->args[2], 4, PTX_TYPE_U32, &bytes, NULL);
 	barrier.place = PTX_NO_OPERAND;
 	if (!rc && is_load)
-		rc = address_of(loader, st, &st->args[3], &barrier);
+		rc = ptx_lower_address(loader, st, &st->args[3], &barrier);
 	if (rc || shared.has_ref || shared.offset || barrier.has_ref || barrier.offset || device.width != 8)
 		return rc == -ENOMEM ? rc : ptx_bad_operand(loader, st, 0);
 	op = ptx_emit(loader, st, PTX_CPBULK, PTX_TYPE_NONE);
@@ -460,7 +448,7 @@ int ptx_lower_cp_bulk(struct ptx_loader *loader, struct ptx_statement *st)
 	op->r[3] = barrier.place;
 	op->width = (uint8_t)shared.width;
 	op->aux = barrier.width;
-	return set_address(loader, op, 0, &device);
+	return ptx_set_address(loader, op, 0, &device);
 }
 
 int ptx_lower_ignored(struct ptx_loader *loader, struct ptx_statement *st)

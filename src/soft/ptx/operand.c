@@ -175,6 +175,17 @@ static int parse_vector(struct ptx_loader *loader, struct ptx_operand *operand)
 	return ptx_expect(loader, "}");
 }
 
+/* {x, y} or x in [texture, {x, y}] */
+static int parse_coordinates(struct ptx_loader *loader, struct ptx_operand *operand)
+{
+	operand->place = ptx_arena_alloc(&loader->scratch, sizeof(*operand->place));
+	if (!operand->place)
+		return ptx_no_memory(loader);
+	if (ptx_token_is(ptx_tok(loader), "["))
+		return ptx_refuse(loader, ptx_tok(loader)->line, "an address of this form");
+	return ptx_parse_operand(loader, operand->place);
+}
+
 static int parse_memory(struct ptx_loader *loader, struct ptx_operand *operand)
 {
 	struct ptx_operand *base = ptx_arena_alloc(&loader->scratch, sizeof(*base));
@@ -197,6 +208,8 @@ static int parse_memory(struct ptx_loader *loader, struct ptx_operand *operand)
 		operand->offset = base->offset;
 	else
 		rc = ptx_refuse(loader, ptx_tok(loader)->line, "an address of this form");
+	if (!rc && ptx_accept(loader, ","))
+		rc = parse_coordinates(loader, operand);
 	return rc ? rc : ptx_expect(loader, "]");
 }
 

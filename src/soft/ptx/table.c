@@ -27,6 +27,13 @@
 #define MBARRIER " shared shared::cta shared::cluster"
 #define MBARRIER_ORDER " relaxed acquire release cta cluster"
 
+#define GEOMETRIES " 1d 2d 3d a1d a2d"
+#define SURFACE " trap clamp zero ca cg cs cv wb wt"
+
+#define ELEMENTS " f16 bf16 tf32 s8 u8 f32 s32 f64"
+#define WMMA_SHAPES " m16n16k16 m32n8k16 m8n32k16 m16n16k8 m8n8k4"
+#define WMMA_SPACES " global shared shared::cta"
+
 #define PLAIN ptx_lower_plain
 #define FLOAT ptx_lower_float
 #define MODED ptx_lower_moded
@@ -152,6 +159,7 @@ const struct ptx_row ptx_rows[] = {
 	{ "cvt", CVT_FLOAT, CVT_INT, "rn rz rm rp ftz sat", "", PTX_CVT, ptx_lower_cvt },
 	{ "cvt", CVT_FLOAT, CVT_FLOAT, "rn rz rm rp rni rzi rmi rpi ftz sat relu satfinite", "", PTX_CVT,
 	  ptx_lower_cvt },
+	{ "cvt", "f32", "", "+rna +tf32", "Us", PTX_CVTTF32, PLAIN },
 	{ "cvt", "f16x2 bf16x2", "f32", "rn rz relu satfinite", "dxx", PTX_CVT2, ptx_lower_cvt2 },
 	/* memory */
 	{ "ld", STORED, "", ORDER SCOPE SPACES CACHE " v2 v4", "", PTX_LD, ptx_lower_load },
@@ -202,6 +210,11 @@ const struct ptx_row ptx_rows[] = {
 	{ "prefetch", "", "", "global local L1 L2 L2::evict_last L2::evict_normal", "", PTX_NOP,
 	  ptx_lower_ignored },
 	{ "prefetchu", "", "", "L1", "", PTX_NOP, ptx_lower_ignored },
+	{ "tex", "f32 s32 u32", "f32 s32", "+v4" GEOMETRIES " cube acube level grad", "", PTX_TEX,
+	  ptx_lower_tex },
+	{ "tld4", "f32 s32 u32", "f32", "+2d +v4 r g b a", "", PTX_TEX, ptx_lower_tex },
+	{ "suld", "b8 b16 b32 b64", "", "+b v2 v4" GEOMETRIES SURFACE, "", PTX_SULD, ptx_lower_surface },
+	{ "sust", "b8 b16 b32 b64", "", "+b v2 v4" GEOMETRIES SURFACE, "", PTX_SUST, ptx_lower_surface },
 	{ "membar", "", "", "cta gl sys", "", PTX_FENCE, ptx_lower_fence },
 	{ "fence", "", "", "sc acq_rel acquire release cta cluster gpu sys", "", PTX_FENCE, ptx_lower_fence },
 	{ "fence", "", "", "+proxy alias async global shared::cta shared::cluster", "", PTX_FENCE,
@@ -215,6 +228,20 @@ const struct ptx_row ptx_rows[] = {
 	{ "redux", "u32 s32 b32", "", "+sync add min max and or xor", "", PTX_REDUX, ptx_lower_redux },
 	{ "activemask", "b32", "", "", "d", PTX_ACTIVEMASK, PLAIN },
 	{ "elect", "", "", "+sync", "", PTX_ELECT, ptx_lower_elect },
+	{ "mma", "", "",
+	  "+sync +aligned +row +col m16n8k4 m16n8k8 m16n8k16 m16n8k32 m8n8k4 m8n8k16 satfinite" ELEMENTS, "",
+	  PTX_MMA, ptx_lower_mma },
+	{ "wmma", "", "", "+mma +sync +aligned row col satfinite rn" WMMA_SHAPES ELEMENTS, "", PTX_MMA,
+	  ptx_lower_mma },
+	{ "wmma", "", "", "+load +sync +aligned a b c row col" WMMA_SHAPES WMMA_SPACES ELEMENTS, "",
+	  PTX_WMMALD, ptx_lower_wmma_memory },
+	{ "wmma", "", "", "+store +d +sync +aligned row col" WMMA_SHAPES WMMA_SPACES ELEMENTS, "", PTX_WMMAST,
+	  ptx_lower_wmma_memory },
+	{ "ldmatrix", "b16", "", "+sync +aligned +m8n8 x1 x2 x4 trans shared shared::cta", "", PTX_LDMATRIX,
+	  ptx_lower_ldmatrix },
+	{ "stmatrix", "b16", "", "+sync +aligned +m8n8 x1 x2 x4 trans shared shared::cta", "", PTX_STMATRIX,
+	  ptx_lower_ldmatrix },
+	{ "movmatrix", "b16", "", "+sync +aligned +m8n8 +trans", "", PTX_MOVMATRIX, ptx_lower_ldmatrix },
 	/* control */
 	{ "bra", "", "", "uni", "", PTX_BRA, PLAIN }, /* taken apart by the body's parser, as is call */
 	{ "call", "", "", "uni", "", PTX_CALL, PLAIN },
@@ -236,20 +263,11 @@ const struct ptx_row ptx_rows[] = {
 	{ "discard", "", "", "global L2", "", PTX_NOP, ptx_lower_ignored },
 	{ "applypriority", "", "", "global L2::evict_normal", "", PTX_NOP, ptx_lower_ignored },
 	/* known, refused */
-	{ "tex", "", "", "any", "", 0, REFUSED },
-	{ "tld4", "", "", "any", "", 0, REFUSED },
 	{ "txq", "", "", "any", "", 0, REFUSED },
-	{ "suld", "", "", "any", "", 0, REFUSED },
-	{ "sust", "", "", "any", "", 0, REFUSED },
 	{ "sured", "", "", "any", "", 0, REFUSED },
 	{ "suq", "", "", "any", "", 0, REFUSED },
-	{ "wmma", "", "", "any", "", 0, REFUSED },
-	{ "mma", "", "", "any", "", 0, REFUSED },
 	{ "wgmma", "", "", "any", "", 0, REFUSED },
 	{ "tcgen05", "", "", "any", "", 0, REFUSED },
-	{ "ldmatrix", "", "", "any", "", 0, REFUSED },
-	{ "stmatrix", "", "", "any", "", 0, REFUSED },
-	{ "movmatrix", "", "", "any", "", 0, REFUSED },
 	{ "mapa", "", "", "any", "", 0, REFUSED },
 	{ "getctarank", "", "", "any", "", 0, REFUSED },
 	{ "multimem", "", "", "any", "", 0, REFUSED },

@@ -1,0 +1,54 @@
+/* Texture and surface objects, as kernels find them. A handle is the address of a struct ptx_texture in device memory.
+ * A program can write there, so everything in it is checked each time it is used. */
+#ifndef BELFRY_SOFT_PTX_TEXTURE_H
+#define BELFRY_SOFT_PTX_TEXTURE_H
+
+#include <stdint.h>
+
+#define PTX_TEXTURE_MAGIC 0x78745842u /* "BXtx" */
+#define PTX_TEXTURE_ALIGN 32u
+
+enum ptx_texture_format {
+	PTX_TEXTURE_U8,
+	PTX_TEXTURE_U16,
+	PTX_TEXTURE_U32,
+	PTX_TEXTURE_S8,
+	PTX_TEXTURE_S16,
+	PTX_TEXTURE_S32,
+	PTX_TEXTURE_F16,
+	PTX_TEXTURE_F32,
+	PTX_TEXTURE_FORMATS,
+};
+
+/* With the values of CUaddress_mode. */
+enum ptx_texture_address {
+	PTX_TEXTURE_WRAP,
+	PTX_TEXTURE_CLAMP,
+	PTX_TEXTURE_MIRROR,
+	PTX_TEXTURE_BORDER,
+};
+
+#define PTX_TEXTURE_NORMALIZED 0x01u /* coordinates are fractions of the size */
+#define PTX_TEXTURE_LINEAR 0x02u     /* linear filtering, not the nearest texel */
+#define PTX_TEXTURE_INTEGER 0x04u    /* integers of 8 and 16 bits are not made floats in [0, 1] or [-1, 1] */
+#define PTX_TEXTURE_BUFFER 0x08u     /* linear memory: outside of it every channel is 0 */
+
+struct ptx_texture {
+	uint32_t magic;
+	uint8_t format;
+	uint8_t channels; /* 1, 2 or 4 */
+	uint8_t flags;
+	uint8_t reserved;
+	uint64_t base;
+	uint64_t pitch; /* bytes from line to line */
+	uint64_t slice; /* bytes from plane to plane, from layer to layer */
+	uint32_t width; /* texels; no size is 0 */
+	uint32_t height;
+	uint32_t depth;
+	uint8_t address[3]; /* by dimension */
+	uint8_t unused;
+	float border[4];
+};
+_Static_assert(sizeof(struct ptx_texture) == 64, "a whole number of words");
+
+#endif
