@@ -305,7 +305,7 @@ static void wrong_copies_are_refused(void)
 	copy.srcPitch = 20;
 	CU(cuMemcpy2D_v2(&copy));
 	copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-	CU_FAILS(CUDA_ERROR_NOT_SUPPORTED, cuMemcpy2D_v2(&copy));
+	CU_FAILS(CUDA_ERROR_INVALID_HANDLE, cuMemcpy2D_v2(&copy));
 	copy.dstMemoryType = (CUmemorytype)9;
 	CU_FAILS(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&copy));
 	copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;

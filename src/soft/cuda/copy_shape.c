@@ -1,4 +1,5 @@
 /* Public copies in two and three dimensions, and batches of copies. */
+#include "soft/cuda/array.h"
 #include "soft/cuda/copy.h"
 
 /* One end of a copy, as the public structures describe it. */
@@ -6,6 +7,7 @@ struct end {
 	CUmemorytype type;
 	const void *host;
 	CUdeviceptr device;
+	CUarray array;
 	size_t x, y, z, pitch, height;
 };
 
@@ -21,11 +23,28 @@ static CUresult end_address(const struct end *end, uint64_t *address)
 	case CU_MEMORYTYPE_UNIFIED:
 		*address = end->device;
 		return CUDA_SUCCESS;
-	case CU_MEMORYTYPE_ARRAY:
-		return CUDA_ERROR_NOT_SUPPORTED;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}
+}
+
+/* The same of an array: it has its own pitch and height, and what is copied must be inside of it. */
+static CUresult end_take_array(const struct end *end, const struct op_copy *size, uint64_t *address,
+			       uint64_t *pitch, uint64_t *slice)
+{
+	struct array *array;
+	CUresult result = array_find(end->array, &array);
+
+	if (result)
+		return result;
+	if (end->x > array->width || size->width > array->width - end->x || end->y > array->height ||
+	    size->height > array->height - end->y || end->z > array->depth ||
+	    size->depth > array->depth - end->z)
+		return CUDA_ERROR_INVALID_VALUE;
+	*pitch = array->pitch;
+	*slice = array->slice;
+	*address = array->base + end->z * array->slice + end->y * array->pitch + end->x;
+	return CUDA_SUCCESS;
 }
 
 /* Where the first byte is, and the steps from line to line and plane to plane. A pitch or height of 0 is the least
@@ -34,8 +53,11 @@ static CUresult end_take(const struct end *end, const struct op_copy *size, uint
 			 uint64_t *pitch, uint64_t *slice)
 {
 	uint64_t skip, planes, width, height;
-	CUresult result = end_address(end, address);
+	CUresult result;
 
+	if (end->type == CU_MEMORYTYPE_ARRAY)
+		return end_take_array(end, size, address, pitch, slice);
+	result = end_address(end, address);
 	if (result)
 		return result;
 	if (__builtin_add_overflow(end->x, size->width, &width) ||
@@ -65,8 +87,8 @@ static CUresult copy_between(const struct end *src, const struct end *dst, struc
 #define END(shape, side) \
 	{ \
 		.type = (shape)->side##MemoryType, .host = (shape)->side##Host, \
-		.device = (shape)->side##Device, .x = (shape)->side##XInBytes, .y = (shape)->side##Y, \
-		.pitch = (shape)->side##Pitch \
+		.device = (shape)->side##Device, .array = (shape)->side##Array, \
+		.x = (shape)->side##XInBytes, .y = (shape)->side##Y, .pitch = (shape)->side##Pitch \
 	}
 
 static CUresult copy_from_2d(const CUDA_MEMCPY2D *shape, struct op_copy *copy)

@@ -428,7 +428,7 @@ void memory_detach(struct context *context);
 /* After every synchronisation: pools give back what they hold past their threshold. */
 void memory_settle(struct context *context);
 
-/* ---- copy_shape.c: what the public structure means, for graphs as well; its errors. Arrays are not supported. */
+/* ---- copy_shape.c: what the public structure means, for graphs as well; its errors. */
 CUresult copy_from_3d(const CUDA_MEMCPY3D *shape, struct op_copy *copy);
 
 /* ---- pool_graph.c: memory of OP_ALLOC nodes. It has an address from when the node is made; memory is put there when

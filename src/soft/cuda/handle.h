@@ -19,6 +19,7 @@ enum handle_kind {
 	HANDLE_GREEN,
 	HANDLE_STREAM,
 	HANDLE_EVENT,
+	HANDLE_ARRAY,
 };
 
 bool handle_add(const void *handle, enum handle_kind kind); /* false: out of memory */

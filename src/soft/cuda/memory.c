@@ -2,6 +2,7 @@
  * that a use after free is a fault for most of what matters. */
 #include <stdlib.h>
 
+#include "soft/cuda/array.h"
 #include "soft/cuda/heap.h"
 #include "soft/cuda/memory.h"
 
@@ -102,6 +103,8 @@ static void memory_forget_ranges(struct heap *heap)
 
 void memory_detach(struct context *context)
 {
+	textures_detach(context);
+	arrays_detach(context);
 	staging_free(context);
 	host_detach(context);
 	pool_detach(context);
@@ -168,7 +171,8 @@ static CUresult memory_find(CUdeviceptr address, struct range **range)
 	*range = range_find(address);
 	if (!*range || (*range)->base != address)
 		return CUDA_ERROR_INVALID_VALUE;
-	if ((*range)->kind == RANGE_DEVICE && (*range)->flags != MEMORY_MAPPED)
+	if ((*range)->kind == RANGE_DEVICE && (*range)->flags != MEMORY_MAPPED &&
+	    (*range)->flags != MEMORY_OF_ARRAY)
 		return CUDA_SUCCESS;
 	return (*range)->kind == RANGE_MANAGED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

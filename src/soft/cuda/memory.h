@@ -10,6 +10,7 @@ enum memory_maker {
 	MEMORY_OF_POOL,	   /* struct heap_span */
 	MEMORY_OF_GRAPH,   /* struct graph_memory */
 	MEMORY_MAPPED,	   /* struct vmm_map, in a range RANGE_RESERVED */
+	MEMORY_OF_ARRAY,   /* struct heap_span: an array's or a texture's, not the program's to free */
 };
 
 static inline bool range_is_device(const struct range *range)
