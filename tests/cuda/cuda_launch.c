@@ -235,6 +235,68 @@ static void a_kernels_own_bounds_hold(void)
 	CHECK_EQUAL(result(), 64);
 }
 
+enum { WIDE = 300 };
+
+/* A kernel that has WIDE values at a time, each 1 in the end: it stores their sum. */
+static void wide_text(char *text, const char *bounds)
+{
+	char *at = text + sprintf(text,
+				  PTX_HEAD
+				  ".visible .entry wide(.param .u64 out)\n%s\n{\n.reg .u32 %%r<%d>;\n"
+				  ".reg .u64 %%rd<2>;\nld.param.u64 %%rd0, [out];\n",
+				  bounds, WIDE + 1);
+
+	for (int i = 0; i < WIDE; i++)
+		at += sprintf(at, "ld.volatile.global.u32 %%r%d, [%%rd0+4];\n", i);
+	at += sprintf(at, "mov.u32 %%r%d, 0;\n", WIDE);
+	for (int i = 0; i < WIDE; i++)
+		at += sprintf(at, "add.u32 %%r%d, %%r%d, %%r%d;\n", WIDE, WIDE, i);
+	sprintf(at, "st.global.u32 [%%rd0], %%r%d;\nret;\n}\n", WIDE);
+}
+
+static int attribute_of(CUfunction f, CUfunction_attribute attribute)
+{
+	int value;
+
+	CU(cuFuncGetAttribute(&value, attribute, f));
+	return value;
+}
+
+/* A thread has 255 registers at most, and fewer where a kernel's bounds ask for it; a compiler keeps the rest in memory.
+ * So no launch within the bounds fails for want of registers. */
+static void a_kernel_with_many_values_can_be_launched(void)
+{
+	static char text[64 * (2 * WIDE + 20)];
+	const uint32_t start[2] = { 0, 1 };
+	CUdeviceptr place;
+	void *params[] = { &place };
+	uint32_t sum = 0;
+	CUfunction f;
+
+	check_context();
+	CU(cuMemAlloc_v2(&place, sizeof(start)));
+	CU(cuMemcpyHtoD_v2(place, start, sizeof(start)));
+	wide_text(text, "");
+	f = check_function(text, "wide");
+	CHECK_EQUAL(attribute_of(f, CU_FUNC_ATTRIBUTE_NUM_REGS), 255);
+	CHECK_EQUAL(attribute_of(f, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 256);
+	CU(cuLaunchKernel(f, 1, 1, 1, 256, 1, 1, 0, NULL, params, NULL));
+	CU_FAILS(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+		 cuLaunchKernel(f, 1, 1, 1, 257, 1, 1, 0, NULL, params, NULL));
+	CU(cuMemcpyDtoH_v2(&sum, place, sizeof(sum)));
+	CHECK_EQUAL(sum, WIDE);
+	wide_text(text, ".maxntid 1024, 1, 1");
+	f = check_function(text, "wide");
+	CHECK_EQUAL(attribute_of(f, CU_FUNC_ATTRIBUTE_NUM_REGS), 64);
+	CU(cuLaunchKernel(f, 1, 1, 1, 1024, 1, 1, 0, NULL, params, NULL));
+	wide_text(text, ".maxntid 256, 1, 1\n.minnctapersm 2");
+	CHECK_EQUAL(attribute_of(check_function(text, "wide"), CU_FUNC_ATTRIBUTE_NUM_REGS), 128);
+	wide_text(text, ".maxntid 256, 1, 1\n.minnctapersm 1000000");
+	CHECK_EQUAL(attribute_of(check_function(text, "wide"), CU_FUNC_ATTRIBUTE_NUM_REGS), 255);
+	CU(cuCtxSynchronize());
+	CU(cuMemFree_v2(place));
+}
+
 static void shared_memory_is_given_as_asked(void)
 {
 	uint32_t at = (48 << 10) - 4;
@@ -317,5 +379,6 @@ static void a_function_runs_only_in_its_own_context(void)
 TESTS(TEST(parameters_arrive), TEST(parameters_arrive_packed),
       TEST(large_parameters_arrive_however_many_are_queued), TEST(grids_have_three_dimensions),
       TEST(impossible_shapes_are_refused), TEST(a_kernels_own_bounds_hold),
-      TEST(shared_memory_is_given_as_asked), TEST(a_cooperative_grid_is_there_all_at_once),
-      TEST(attributes_are_followed_or_refused), TEST(a_function_runs_only_in_its_own_context))
+      TEST(a_kernel_with_many_values_can_be_launched), TEST(shared_memory_is_given_as_asked),
+      TEST(a_cooperative_grid_is_there_all_at_once), TEST(attributes_are_followed_or_refused),
+      TEST(a_function_runs_only_in_its_own_context))

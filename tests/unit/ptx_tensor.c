@@ -81,7 +81,7 @@ static void check_product(const char *kernel, int m, int n, int k, char type, bo
 	rig_open(&rig, "tensor");
 	p.a = rig_alloc(&rig, sizeof(a), a);
 	p.b = rig_alloc(&rig, sizeof(b), b);
-	p.d = rig_alloc(&rig, 256 * 8, NULL);
+	p.d = rig_alloc(&rig, (size_t)256 * 8, NULL);
 	rig_launch(&rig, kernel, WARP, &p, sizeof(p));
 	for (int i = 0; i < m * n; i++) {
 		double got = result_at(rig_host(&rig, p.d), i, type);
@@ -154,10 +154,10 @@ static void run_mma(const char *text, uint32_t in[32][16], uint32_t out[32][16])
 	struct rig rig;
 
 	rig_open_text(&rig, text);
-	p.in = rig_alloc(&rig, 32 * 64, in);
-	p.out = rig_alloc(&rig, 32 * 64, NULL);
+	p.in = rig_alloc(&rig, (size_t)32 * 64, in);
+	p.out = rig_alloc(&rig, (size_t)32 * 64, NULL);
 	rig_launch(&rig, "k", WARP, &p, sizeof(p));
-	memcpy(out, rig_host(&rig, p.out), 32 * 64);
+	memcpy(out, rig_host(&rig, p.out), (size_t)32 * 64);
 	rig_close(&rig);
 }
 

@@ -32,7 +32,7 @@ static void run_init(struct run *run)
 	*run = (struct run){ .texture = { .magic = PTX_TEXTURE_MAGIC,
 					  .format = PTX_TEXTURE_U32,
 					  .channels = 1,
-					  .pitch = W * 4,
+					  .pitch = (uint64_t)W * 4,
 					  .slice = (uint64_t)W * H * 4,
 					  .width = W,
 					  .height = H,
@@ -166,6 +166,47 @@ static void every_coordinate_is_somewhere(void **state)
 			}
 }
 
+/* A program may write anything into a descriptor: the kernel ends, well or with a fault, and reads nothing else. */
+static void random_descriptors_end_well_or_with_a_fault(void **state)
+{
+	static const char *const texts[] = {
+		READ_ALL,
+		ENTRY
+		"cvt.rn.f32.u32 %f1, %r0;\ntex.3d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%rd1, {%f1, %f1, %f1, %f1}];\n"
+		"tld4.a.2d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%rd1, {%f1, %f1}];\n"
+		"tex.acube.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%rd1, {%r0, %f1, %f2, %f3}];\n"
+		"tex.a1d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%rd1, {%r0, %f1}];\nret;\n}\n",
+		ENTRY "sust.b.3d.b8.clamp [%rd1, {%r0, %r0, %r0, %r0}], {%rs1};\n"
+		      "suld.b.a2d.b16.clamp {%rs1}, [%rd1, {%r0, %r0, %r0, %r0}];\n"
+		      "suld.b.1d.v2.b32.zero {%r1, %r2}, [%rd1, {%r0}];\nret;\n}\n",
+	};
+	uint64_t seed = 4711;
+	unsigned done = 0, faults = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 1500; i++) {
+		uint8_t bytes[sizeof(struct ptx_texture)];
+		struct run run;
+		enum ptx_state end;
+
+		run_init(&run);
+		memcpy(bytes, &run.texture, sizeof(bytes));
+		for (uint64_t n = 1 + rig_random(&seed) % 4; n; n--) {
+			size_t at = 4 + rig_random(&seed) % (sizeof(bytes) - 4);
+
+			bytes[at] =
+				(uint8_t)(rig_random(&seed) % 3 ? rig_random(&seed) % 9 : rig_random(&seed));
+		}
+		memcpy(&run.texture, bytes, sizeof(bytes));
+		end = run_text(&run, texts[i % 3]);
+		assert_int_not_equal(end, PTX_STATE_RUNNING);
+		done += end == PTX_STATE_DONE;
+		faults += end == PTX_STATE_FAULT;
+	}
+	assert_true(done > 100);
+	assert_true(faults > 100);
+}
+
 /* Two 16-bit elements of each lane, half of the lanes outside. */
 #define SURFACE_TEXT(what) \
 	ENTRY "mul.lo.u32 %r1, %r0, 4;\nsub.u32 %r1, %r1, 16;\nmov.b32 {%rs1, %rs2}, %r0;\n" what "ret;\n}\n"
@@ -246,6 +287,7 @@ int main(void)
 		cmocka_unit_test(diverged_lanes_read_their_own_texels),
 		cmocka_unit_test(a_descriptor_that_is_none_is_a_fault),
 		cmocka_unit_test(every_coordinate_is_somewhere),
+		cmocka_unit_test(random_descriptors_end_well_or_with_a_fault),
 		cmocka_unit_test(surfaces_clamp_skip_or_fault_outside),
 		cmocka_unit_test(forms_that_are_not_are_refused),
 	};

@@ -6,7 +6,6 @@
 enum {
 	BINARY_VERSION = 90,
 	DYNAMIC_SHARED_DEFAULT_BYTES = 48 << 10, /* with the static part; more must be asked for */
-	REGISTERS_MAX = 255,			 /* a thread, as any compiler for a GPU would say */
 	SM_REGISTERS = 65536,
 };
 
@@ -41,15 +40,10 @@ static uint64_t const_bytes(const struct ptx_module *ptx)
 	return bytes;
 }
 
-static uint32_t register_count(const struct ptx_kernel *kernel)
-{
-	return kernel->register_count < REGISTERS_MAX ? kernel->register_count : REGISTERS_MAX;
-}
-
 /* As many as its registers allow: they are handed out by warps, in pieces of 256. */
 static uint32_t max_threads(const struct ptx_kernel *kernel)
 {
-	uint32_t warp_registers = (register_count(kernel) * 32 + 255) / 256 * 256;
+	uint32_t warp_registers = (kernel->register_count * 32 + 255) / 256 * 256;
 	uint32_t fit = warp_registers ? SM_REGISTERS / warp_registers * 32 : PTX_THREADS_MAX;
 
 	return fit < kernel->max_threads ? fit : kernel->max_threads;
@@ -74,7 +68,7 @@ CUresult function_attribute(const struct function *function, const struct ptx_mo
 		*value = (int)kernel->local_bytes;
 		return CUDA_SUCCESS;
 	case CU_FUNC_ATTRIBUTE_NUM_REGS:
-		*value = (int)register_count(kernel);
+		*value = (int)kernel->register_count;
 		return CUDA_SUCCESS;
 	case CU_FUNC_ATTRIBUTE_PTX_VERSION:
 		*value = (int)ptx_module_target(ptx);

@@ -401,7 +401,7 @@ PTX_HANDLER(movmatrix)
 	if (!here)
 		return;
 	for (unsigned lane = 0; lane < PTX_LANES; lane++)
-		memcpy(&matrix[2 * lane], (const uint32_t *)ptx_in(w, op->r[1]) + lane, 4);
+		memcpy(&matrix[(size_t)2 * lane], (const uint32_t *)ptx_in(w, op->r[1]) + lane, 4);
 	for (unsigned lane = 0; lane < PTX_LANES; lane++) {
 		unsigned at[2];
 		uint16_t pair[2];

@@ -113,7 +113,7 @@ static bool texel_read(const struct sampling *s, const int64_t at[3], uint32_t o
 		ptx_fault_set(s->w, s->op, PTX_FAULT_ADDRESS, s->lane, address, bytes * t->channels, false);
 		return false;
 	}
-	s->w->block->moved_bytes += bytes * t->channels;
+	s->w->block->moved_bytes += (uint64_t)bytes * t->channels;
 	for (unsigned k = 0; k < 3; k++)
 		out[k] = k < t->channels ? channel_read(t, from + (size_t)k * bytes) : 0;
 	out[3] = t->channels == 4 ? channel_read(t, from + (size_t)3 * bytes)
@@ -162,6 +162,8 @@ static bool index_inside(const struct ptx_texture *t, unsigned d, int64_t *at)
 
 	if (*at >= 0 && *at < size)
 		return true;
+	if (!size)
+		return false; /* no texture has such a size */
 	switch (address_mode(t, d)) {
 	case PTX_TEXTURE_BORDER:
 		return false;

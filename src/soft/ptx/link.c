@@ -123,6 +123,25 @@ static void sum_function(struct ptx_body *body)
 	}
 }
 
+#define REGISTERS_LEAST 16u /* bounds that leave a thread fewer cannot be kept, and are not */
+
+/* What a compiler would tell: registers that a thread cannot have are kept in local memory. A thread has at most 255,
+ * and no more than let as many blocks as .maxntid and .minnctapersm say be on an SM. */
+static uint32_t registers_told(const struct ptx_kernel *k, uint32_t count)
+{
+	uint32_t most = PTX_REGISTERS_MAX;
+
+	if (k->is_bounded) {
+		uint32_t blocks = k->min_blocks ? k->min_blocks : 1;
+		uint64_t warps = (uint64_t)((k->max_threads + PTX_LANES - 1) / PTX_LANES) * blocks;
+		uint64_t fit = warps ? PTX_SM_REGISTERS / warps / 256 * 256 / PTX_LANES : most;
+
+		if (fit >= REGISTERS_LEAST && fit < most)
+			most = (uint32_t)fit;
+	}
+	return count < most ? count : most;
+}
+
 /* The functions of a component need what any of them needs. */
 static void sum_component(struct ptx_loader *loader, struct ptx_body **members, uint32_t count)
 {
@@ -150,7 +169,7 @@ static void sum_component(struct ptx_loader *loader, struct ptx_body **members, 
 		f->local_total = all.local_total;
 		f->shared_total = all.shared_total;
 		f->uses_stack = f->kernel.uses_stack = all.uses_stack;
-		f->kernel.register_count = all.kernel.register_count;
+		f->kernel.register_count = registers_told(&f->kernel, all.kernel.register_count);
 		f->kernel.shared_bytes = f->shared_total;
 		f->kernel.local_bytes = f->local_total;
 		f->kernel.register_bytes = f->regs_total;

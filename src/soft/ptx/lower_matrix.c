@@ -50,11 +50,11 @@ static uint32_t elements_named(const struct ptx_statement *st, uint8_t types[4])
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < st->suffix_count; i++)
-		for (uint8_t e = 0; e < PTX_ELEMENTS; e++)
+		for (unsigned e = 0; e < PTX_ELEMENTS; e++)
 			if (!strcmp(st->suffixes[i], element_names[e])) {
 				if (count == 4)
 					return 5;
-				types[count++] = e;
+				types[count++] = (uint8_t)e;
 			}
 	return count;
 }

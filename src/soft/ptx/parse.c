@@ -184,6 +184,7 @@ static int parse_tuning(struct ptx_loader *loader, struct ptx_kernel *k)
 	while (!rc) {
 		if (ptx_accept(loader, ".maxntid")) {
 			rc = parse_numbers(loader, n);
+			k->is_bounded = true;
 			if (!rc && (uint64_t)n[0] * n[1] * n[2] < k->max_threads)
 				k->max_threads = n[0] * n[1] * n[2];
 		} else if (ptx_accept(loader, ".reqntid")) {
@@ -192,6 +193,7 @@ static int parse_tuning(struct ptx_loader *loader, struct ptx_kernel *k)
 			    (uint64_t)k->required[0] * k->required[1] * k->required[2] > PTX_THREADS_MAX)
 				return ptx_refuse(loader, ptx_tok(loader)->line,
 						  ".reqntid: more than %u threads", PTX_THREADS_MAX);
+			k->is_bounded = true;
 			if (!rc)
 				k->max_threads = k->required[0] * k->required[1] * k->required[2];
 		} else if (ptx_accept(loader, ".minnctapersm")) {

@@ -28,6 +28,8 @@
 #define PTX_CONTROL_FACTOR 4u
 #define PTX_PARAM_MAX_BYTES 32764u
 #define PTX_THREADS_MAX 1024u
+#define PTX_REGISTERS_MAX 255u	/* a thread, as a compiler tells them */
+#define PTX_SM_REGISTERS 65536u /* handed out by warps, in pieces of 256 */
 
 struct ptx_module;
 struct ptx_block;
@@ -52,6 +54,7 @@ struct ptx_kernel {
 	uint32_t register_count; /* 32-bit ones, as a compiler would report them */
 	uint32_t max_threads;	 /* .maxntid or .reqntid, else PTX_THREADS_MAX */
 	uint32_t required[3];	 /* .reqntid, else zeros */
+	bool is_bounded;	 /* max_threads was given */
 	bool uses_stack;	 /* each thread has ptx_launch.stack_bytes besides */
 	uint32_t min_blocks;	 /* .minnctapersm, else 0 */
 	uint32_t line;
