@@ -122,6 +122,14 @@ static bool texel_read(const struct sampling *s, const int64_t at[3], uint32_t o
 	return true;
 }
 
+/* The whole part, where 32 bits hold it. */
+static uint32_t border_integer(float f)
+{
+	if (f >= 0)
+		return f < 4294967296.0f ? (uint32_t)f : 0;
+	return f > -2147483648.0f ? (uint32_t)(int32_t)f : 0;
+}
+
 static void border_read(const struct sampling *s, uint32_t out[4])
 {
 	for (unsigned k = 0; k < 4; k++) {
@@ -132,9 +140,7 @@ static void border_read(const struct sampling *s, uint32_t out[4])
 		else if (s->is_float)
 			out[k] = ptx_bits32(f);
 		else
-			out[k] = f >= 0 && f < 0x1p32f	 ? (uint32_t)f
-				 : f < 0 && f > -0x1p31f ? (uint32_t)(int32_t)f
-							 : 0;
+			out[k] = border_integer(f);
 	}
 }
 
