@@ -27,7 +27,7 @@ static struct present look(const struct sched *sched)
 {
 	struct present present = { 0, 0, 0 };
 
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (vgpu_is_on(v)) {
 			present.riders += v->is_rider;
 			present.guests += vgpu_is_guest(v);
@@ -63,7 +63,9 @@ static uint64_t gpu_part(const struct present *present, const struct sched_vgpu 
 
 static bool others_want_token(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	if (queue_first(sched))
+		return true;
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (v != vgpu && vgpu_wants(v) && vgpu_takes_token(sched, v) && !v->is_spent)
 			return true;
 	return false;
@@ -73,11 +75,10 @@ static bool others_want_token(const struct sched *sched, const struct sched_vgpu
  * Also one whose limit holds it back: it may have as much as was promised, and is not to wait twice for it. */
 static void owe(const struct sched *sched, struct sched_vgpu *vgpu, uint64_t ns, bool has_guests)
 {
-	double request = (double)vgpu->share.request_ppm / SCHED_WHOLE_PPM;
-	double most = request * (double)sched->options.window_ns;
+	double most = vgpu_owed_most(sched, vgpu);
 
 	if (vgpu_wants(vgpu) && (vgpu_takes_token(sched, vgpu) || has_guests))
-		vgpu->owed_ns += request * sched->owed_part * (double)ns;
+		vgpu->owed_ns += vgpu_request(vgpu) * sched->owed_part * (double)ns;
 	vgpu->owed_ns -= (double)vgpu->charged_ns;
 	if (vgpu->owed_ns > most)
 		vgpu->owed_ns = most;
@@ -102,31 +103,10 @@ static void charge_token(struct sched *sched, struct sched_vgpu *vgpu, const str
 	vgpu->slice_left_ns -= (int64_t)ns;
 }
 
-static void note_waited(struct sched_vgpu *vgpu, const struct sched_vgpu *other, uint64_t ns)
-{
-	struct sched_waited *slot = NULL;
-
-	for (unsigned i = 0; i < OTHERS; i++) {
-		if (vgpu->waited[i].other == other)
-			slot = &vgpu->waited[i];
-		else if (!vgpu->waited[i].other && !slot)
-			slot = &vgpu->waited[i];
-		if (slot && slot->other == other)
-			break;
-	}
-	if (!slot) /* all taken: whoever counts least makes room */
-		for (unsigned i = 0; i < OTHERS; i++)
-			if (!slot || vgpu->waited[i].ns < slot->ns)
-				slot = &vgpu->waited[i];
-	if (slot->other != other)
-		*slot = (struct sched_waited){ other, 0 };
-	slot->ns += ns;
-}
-
 /* Who is in the way of those who wait: the holder, or whoever is about to leave. */
 static const struct sched_vgpu *in_the_way(const struct sched *sched)
 {
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (vgpu_is_draining(v))
 			return v;
 	return sched->holder;
@@ -161,7 +141,7 @@ static void charge_wait(struct sched_vgpu *vgpu, const struct sched_vgpu *other,
 	vgpu->waited_ns += ns;
 	vgpu->starves_ns += policy_ns;
 	if (other && other != vgpu)
-		note_waited(vgpu, other, ns);
+		waited_note(vgpu, other, ns);
 }
 
 void vgpu_set_state(struct sched *sched, struct sched_vgpu *vgpu)
@@ -180,10 +160,11 @@ void vgpu_set_state(struct sched *sched, struct sched_vgpu *vgpu)
 /* The least that anybody in line has had. */
 static void raise_pass(struct sched *sched)
 {
-	bool is_line = false;
-	int64_t least = 0;
+	const struct sched_vgpu *first = queue_first(sched);
+	bool is_line = first;
+	int64_t least = first ? first->pass : 0;
 
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if ((vgpu_wants(v) || v == sched->holder) && vgpu_takes_token(sched, v) && !v->is_spent &&
 		    (!is_line || v->pass < least)) {
 			is_line = true;
@@ -191,6 +172,16 @@ static void raise_pass(struct sched *sched)
 		}
 	if (is_line && least > sched->pass)
 		sched->pass = least;
+}
+
+/* The same for all that are parked and wait. */
+static void charge_parked(struct sched *sched, const struct sched_vgpu *other, uint64_t ns,
+			  uint64_t policy_ns, uint64_t owed_ns)
+{
+	sched->policy_ns += policy_ns;
+	sched->owed_ns += sched->owed_part * (double)owed_ns;
+	if (other && ns)
+		wait_log_add(sched, other, ns);
 }
 
 void sched_advance(struct sched *sched, uint64_t now_ns)
@@ -206,7 +197,7 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 	if (ns && has_riders(&present))
 		window_add(&sched->had_riders, sched->options.window_ns, sched->now_ns, ns);
 	sched->anybody_ns += present.riders + present.others ? ns : 0;
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot)) {
 		v->charged_ns = 0;
 		if (vgpu_has_limit(v))
 			vgpu_earn(sched, v);
@@ -225,7 +216,9 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 		vgpu_update_spent(sched, v);
 		vgpu_set_state(sched, v);
 	}
-	for (struct sched_vgpu *v = sched->awake; v && owed_ns; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v && owed_ns; v = LIST_NEXT(v, in_hot))
 		owe(sched, v, owed_ns, present.guests);
+	charge_parked(sched, other, ns, policy_ns, owed_ns);
+	sched_park(sched);
 	raise_pass(sched);
 }

@@ -36,8 +36,7 @@ static uint32_t flags_of(const struct sched *sched, const struct sched_vgpu *vgp
 	       (vgpu_is_overdue(sched, vgpu) ? BELFRY_OVERDUE : 0u);
 }
 
-static void describe(const struct sched *sched, const struct sched_vgpu *v, double line,
-		     struct belfry_vgpu *to)
+static void describe(const struct sched *sched, const struct sched_vgpu *v, struct belfry_vgpu *to)
 {
 	uint64_t window = sched->options.window_ns;
 
@@ -48,7 +47,7 @@ static void describe(const struct sched *sched, const struct sched_vgpu *v, doub
 		.request_ppm = v->share.request_ppm,
 		.limit_ppm = v->share.limit_ppm,
 		.weight_ppm = (uint32_t)(vgpu_weight(sched, v) * SCHED_WHOLE_PPM + 0.5),
-		.part_ppm = part_ppm(vgpu_part_of(sched, v, line)),
+		.part_ppm = part_ppm(vgpu_part(sched, v)),
 		.domain = v->share.domain,
 		.percentile_ppm = v->share.percentile_ppm,
 		.objective_ns = v->share.objective_ns,
@@ -60,7 +59,7 @@ static void describe(const struct sched *sched, const struct sched_vgpu *v, doub
 		.owed_ns = (int64_t)v->owed_ns,
 		.gpu_ns = v->gpu_ns,
 		.window_used_ns = window_used(&v->window, window, sched->now_ns),
-		.window_promised_ns = (uint64_t)((double)window * v->share.request_ppm / SCHED_WHOLE_PPM),
+		.window_promised_ns = vgpu_window_promised_ns(sched, v),
 		.allowance_ns = vgpu_allowance(sched, v),
 		.slice_ns = v->slice_ns,
 		.slice_left_ns = v->slice_left_ns,
@@ -106,27 +105,34 @@ static bool belongs(const struct sched_vgpu *v, enum belfry_hook hook, bool is_f
 static uint32_t fill_table(struct sched *sched, enum belfry_hook hook, const struct sched_vgpu *about,
 			   bool is_full)
 {
-	double line = sched_line(sched);
 	uint32_t count = 0;
 
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
 		if (v == about || belongs(v, hook, is_full)) {
-			describe(sched, v, line, &sched->table[count]);
+			vgpu_catch_up(sched, v);
+			describe(sched, v, &sched->table[count]);
 			sched->entries[count++] = v;
 		}
 	return count;
 }
 
+/* A head without a table. */
+static struct belfry_head head_of(const struct sched *sched, enum belfry_hook hook, size_t size)
+{
+	return (struct belfry_head){ .now_ns = sched->now_ns,
+				     .hook = hook,
+				     .size = (uint32_t)size,
+				     .vgpu = BELFRY_NOBODY,
+				     .window_ns = sched->options.window_ns,
+				     .round_ns = sched->options.round_ns,
+				     .slice_min_ns = sched->options.slice_min_ns,
+				     .pass_ns = sched->pass };
+}
+
 static struct belfry_head begin(struct sched *sched, enum belfry_hook hook, size_t size,
 				const struct sched_vgpu *about)
 {
-	struct belfry_head head = { .now_ns = sched->now_ns,
-				    .hook = hook,
-				    .size = (uint32_t)size,
-				    .window_ns = sched->options.window_ns,
-				    .round_ns = sched->options.round_ns,
-				    .slice_min_ns = sched->options.slice_min_ns,
-				    .pass_ns = sched->pass };
+	struct belfry_head head = head_of(sched, hook, size);
 
 	head.count = fill_table(sched, hook, about, false);
 	if (head.count > BELFRY_VGPUS_MAX)
@@ -153,17 +159,20 @@ static const struct belfry_tick as_built_in = { .interleave = -1, .ride = -1 };
  * him have. */
 static void drop_policy(struct sched *sched)
 {
+	sched_unpark_all(sched);
+	sched->are_turns_due = true;
 	sched->policy.hooks = 0;
 	sched->elected = NULL;
 	sched->beside_id = 0;
 	sched->settle_ns = 0;
 	if (sched->holder)
 		sched->holder->is_slice_proposed = false;
-	for (struct sched_vgpu *v = sched->all; v; v = v->next) {
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all)) {
 		v->tick = as_built_in;
 		v->starves_ns = 0; /* that was its doing */
 		vgpu_awaken(sched, v);
 	}
+	sched_update_line(sched);
 	sched_forgive(sched);
 }
 
@@ -229,6 +238,12 @@ static bool is_of_interest(const struct sched *sched, enum belfry_hook hook, con
 	return has(&sched->policy, hook) || (vgpu && has(&vgpu->policy, hook)) || sched->watch.wants_all;
 }
 
+/* Whether the decision is made on a table: a policy is asked, or a watch wants to have it. */
+static bool has_table(const struct sched *sched, enum belfry_hook hook)
+{
+	return has(&sched->policy, hook) || sched->watch.wants_all;
+}
+
 static void told(const struct sched *sched, const struct sched_decision *decision, const void *ctx,
 		 size_t size)
 {
@@ -275,7 +290,26 @@ static bool is_fixed(const struct sched_decision *decision)
 	       (decision->proposed_ns && !(decision->clamps & SCHED_CLAMP_CHOICE));
 }
 
-struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_proposed, uint64_t *beside_id)
+/* The built-in's pick, found without a table. */
+static struct sched_vgpu *pick_built_in(struct sched *sched, uint64_t *slice_ns)
+{
+	struct belfry_pick ctx = { .last = BELFRY_NOBODY, .choice = BELFRY_NOBODY, .beside = BELFRY_NOBODY };
+	struct sched_decision decision = decision_of(sched, BELFRY_HOOK_PICK, NULL);
+	struct sched_vgpu *next;
+
+	ctx.head = head_of(sched, BELFRY_HOOK_PICK, sizeof(ctx));
+	next = queue_pick(sched, &ctx.head);
+	if (!next || has(&next->policy, BELFRY_HOOK_PICK))
+		return next;
+	*slice_ns = ctx.slice_ns = fair_slice(&ctx.head, part_ppm(vgpu_part(sched, next)));
+	decision.got_id = next->id;
+	decision.got_ns = ctx.slice_ns;
+	told(sched, &decision, &ctx, sizeof(ctx));
+	return next;
+}
+
+static struct sched_vgpu *pick_from_table(struct sched *sched, uint64_t *slice_ns, bool *is_proposed,
+					  uint64_t *beside_id)
 {
 	struct belfry_pick ctx = { .choice = BELFRY_NOBODY, .beside = BELFRY_NOBODY };
 	struct sched_decision decision = decision_of(sched, BELFRY_HOOK_PICK, NULL);
@@ -315,8 +349,41 @@ struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_pr
 	return next;
 }
 
+struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_proposed, uint64_t *beside_id)
+{
+	struct sched_vgpu *next;
+
+	*is_proposed = false;
+	*beside_id = 0;
+	if (!has_table(sched, BELFRY_HOOK_PICK)) {
+		next = pick_built_in(sched, slice_ns);
+		if (!next || !has(&next->policy, BELFRY_HOOK_PICK))
+			return next;
+	}
+	return pick_from_table(sched, slice_ns, is_proposed, beside_id);
+}
+
+/* The same as preempt_by_table(), where only the built-in is asked. */
+static bool preempt_built_in(struct sched *sched)
+{
+	struct belfry_preempt ctx = { .head = head_of(sched, BELFRY_HOOK_PREEMPT, sizeof(ctx)),
+				      .holder = BELFRY_NOBODY };
+	struct sched_vgpu *first = queue_pick(sched, &ctx.head);
+	struct sched_decision decision;
+
+	if (!first)
+		return false;
+	ctx.stop = queue_is_due(sched, &ctx.head, first) && !queue_is_due(sched, &ctx.head, sched->holder);
+	if (!ctx.stop)
+		return false;
+	decision = decision_of(sched, BELFRY_HOOK_PREEMPT, first);
+	decision.got_ns = 1;
+	told(sched, &decision, &ctx, sizeof(ctx));
+	return true;
+}
+
 /* Of those who wait, whoever the built-in would pick. */
-bool ask_preempt(struct sched *sched)
+static bool preempt_by_table(struct sched *sched)
 {
 	struct belfry_preempt ctx = { .head = begin(sched, BELFRY_HOOK_PREEMPT, sizeof(ctx), NULL) };
 	struct belfry_pick first = { .head = ctx.head };
@@ -344,6 +411,11 @@ bool ask_preempt(struct sched *sched)
 	if (decision.decider == SCHED_BY_POLICY || ctx.stop || sched->watch.wants_all)
 		told(sched, &decision, &ctx, sizeof(ctx));
 	return ctx.stop;
+}
+
+bool ask_preempt(struct sched *sched)
+{
+	return has_table(sched, BELFRY_HOOK_PREEMPT) ? preempt_by_table(sched) : preempt_built_in(sched);
 }
 
 static int ask_both(struct sched *sched, struct sched_vgpu *vgpu, void *ctx, size_t size,
@@ -403,10 +475,11 @@ void ask_ticks(struct sched *sched)
 {
 	struct belfry_head head;
 
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
 		v->tick = as_built_in;
-	if (!has(&sched->policy, BELFRY_HOOK_TICK) && !sched->watch.wants_all)
+	if (!has_table(sched, BELFRY_HOOK_TICK))
 		return;
+	sched_update_line(sched);
 	head = begin(sched, BELFRY_HOOK_TICK, sizeof(struct belfry_tick), NULL);
 	for (uint32_t i = 0; i < head.count; i++)
 		if (sched->entries[i]->is_present)
@@ -474,7 +547,7 @@ int sched_ask(struct sched *sched, enum belfry_hook hook, const struct sched_vgp
 	if (!is_of_interest(sched, hook, about))
 		return BELFRY_DEFAULT;
 	if (hook == BELFRY_HOOK_MEM_PRESSURE) /* those who do nothing may have what others need */
-		for (struct sched_vgpu *v = sched->all; v; v = v->next)
+		for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all))
 			vgpu_awaken(sched, v);
 	decision = decision_of(sched, hook, about);
 	head = begin(sched, hook, size, about);

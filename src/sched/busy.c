@@ -33,7 +33,7 @@ static struct sum add_up(const struct sched *sched, uint64_t elapsed_ns)
 {
 	struct sum sum = { 0 };
 
-	for (const struct sched_vgpu *v = sched->all; v; v = v->next) {
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all)) {
 		double part = part_of(v, elapsed_ns);
 
 		sum.parts += part;
@@ -47,7 +47,7 @@ static struct sum add_up(const struct sched *sched, uint64_t elapsed_ns)
 /* Everybody who ran may have changed; whoever is new may be anything. */
 static void doubt(struct sched *sched, uint64_t elapsed_ns)
 {
-	for (struct sched_vgpu *v = sched->all; v; v = v->next) {
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all)) {
 		if (part_of(v, elapsed_ns) <= 0)
 			continue;
 		if (!v->has_busy) {
@@ -67,7 +67,7 @@ static void learn(struct sched *sched, double sm, double mem, uint64_t elapsed_n
 		return;
 	doubt(sched, elapsed_ns);
 	sum = add_up(sched, elapsed_ns);
-	for (struct sched_vgpu *v = sched->all; v; v = v->next) {
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all)) {
 		double part = part_of(v, elapsed_ns), gain = part * v->doubt / (sum.doubt + noise);
 
 		v->sm = clamp(v->sm + gain * (sm - sum.sm));
@@ -83,7 +83,7 @@ void sched_busy(struct sched *sched, uint32_t sm_ppm, uint32_t mem_ppm, uint64_t
 		learn(sched, (double)sm_ppm / SCHED_WHOLE_PPM, (double)mem_ppm / SCHED_WHOLE_PPM,
 		      over_ns ? over_ns : sched->now_ns - sched->busy_told_ns);
 	sched->busy_told_ns = sched->now_ns;
-	for (struct sched_vgpu *v = sched->all; v; v = v->next)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all))
 		v->busy_gpu_ns = v->gpu_ns;
 }
 

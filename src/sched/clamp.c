@@ -12,6 +12,11 @@ double vgpu_owed_part(const struct sched *sched, const struct sched_vgpu *vgpu)
 	return promised > 0 ? vgpu->owed_ns / (promised / SLACK_PARTS) : 0;
 }
 
+double vgpu_owed_most(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return vgpu_request(vgpu) * (double)sched->options.window_ns;
+}
+
 bool vgpu_is_overdue(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	return vgpu_owed_part(sched, vgpu) > 1;
@@ -42,7 +47,7 @@ static uint32_t most_overdue(const struct belfry_vgpu *table, const struct belfr
 /* Long enough to have what is owed to it, and no longer than it would be anyway. */
 static uint64_t debt_slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
 {
-	uint64_t most = fair_slice(head, vgpu), owed = (uint64_t)vgpu->owed_ns;
+	uint64_t most = fair_slice(head, vgpu->part_ppm), owed = (uint64_t)vgpu->owed_ns;
 
 	if (owed < head->slice_min_ns)
 		owed = head->slice_min_ns;
@@ -73,7 +78,7 @@ static uint32_t clamp_slice(const struct belfry_vgpu *table, struct belfry_pick 
 	if (ctx->choice == BELFRY_NOBODY)
 		return 0;
 	if (!asked) /* as long as the built-in would */
-		ctx->slice_ns = fair_slice(&ctx->head, &table[ctx->choice]);
+		ctx->slice_ns = fair_slice(&ctx->head, table[ctx->choice].part_ppm);
 	if (ctx->slice_ns < ctx->head.slice_min_ns)
 		ctx->slice_ns = ctx->head.slice_min_ns;
 	if (ctx->slice_ns > ctx->head.round_ns && ctx->head.round_ns >= ctx->head.slice_min_ns)

@@ -3,7 +3,7 @@
 #include "sched/state.h"
 
 /* A latency vGPU goes before the others until it has had what was promised to it, but is never a whole round ahead. */
-static bool is_due(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
+bool fair_is_due(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
 {
 	bool is_ahead = vgpu->pass_ns >= head->pass_ns &&
 			(uint64_t)vgpu->pass_ns - (uint64_t)head->pass_ns >= head->round_ns;
@@ -11,9 +11,9 @@ static bool is_due(const struct belfry_head *head, const struct belfry_vgpu *vgp
 	return vgpu->class == BELFRY_LATENCY && !is_ahead && vgpu->window_used_ns < vgpu->window_promised_ns;
 }
 
-uint64_t fair_slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
+uint64_t fair_slice(const struct belfry_head *head, uint32_t part_ppm)
 {
-	uint64_t ns = head->round_ns * vgpu->part_ppm / BELFRY_WHOLE_PPM;
+	uint64_t ns = head->round_ns * part_ppm / BELFRY_WHOLE_PPM;
 
 	return ns < head->slice_min_ns ? head->slice_min_ns : ns;
 }
@@ -26,7 +26,7 @@ void sched_fair_pick(const struct belfry_vgpu *table, struct belfry_pick *ctx)
 	ctx->choice = BELFRY_NOBODY;
 	for (uint32_t i = 0; i < ctx->head.count; i++) {
 		const struct belfry_vgpu *v = &table[i];
-		bool due = is_due(&ctx->head, v);
+		bool due = fair_is_due(&ctx->head, v);
 
 		if (!(v->flags & BELFRY_MAY_HAVE))
 			continue;
@@ -36,12 +36,13 @@ void sched_fair_pick(const struct belfry_vgpu *table, struct belfry_pick *ctx)
 			ctx->choice = i;
 		}
 	}
-	ctx->slice_ns = best ? fair_slice(&ctx->head, best) : 0;
+	ctx->slice_ns = best ? fair_slice(&ctx->head, best->part_ppm) : 0;
 	ctx->units = 0;
 	ctx->beside = BELFRY_NOBODY;
 }
 
 void sched_fair_preempt(const struct belfry_vgpu *table, struct belfry_preempt *ctx)
 {
-	ctx->stop = is_due(&ctx->head, &table[ctx->head.vgpu]) && !is_due(&ctx->head, &table[ctx->holder]);
+	ctx->stop = fair_is_due(&ctx->head, &table[ctx->head.vgpu]) &&
+		    !fair_is_due(&ctx->head, &table[ctx->holder]);
 }

@@ -25,19 +25,22 @@ static bool is_plain(const struct sched_share *share)
 static void settle_active(struct sched *sched)
 {
 	sched->is_special = false;
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+	sched->active_count = 0;
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake)) {
 		v->is_active = v->is_present && !v->is_benched &&
 			       (v->is_running || v->is_waiting ||
 				(v->active_ns && sched->now_ns - v->active_ns <= sched->options.round_ns));
 		/* It has no claim to time it did not want, or could not have. */
 		if (v->pass < sched->pass - (int64_t)sched->options.round_ns)
-			v->pass = sched->pass - (int64_t)sched->options.round_ns;
+			vgpu_set_pass(sched, v, sched->pass - (int64_t)sched->options.round_ns);
+		sched->active_count += v->is_active;
 		if (!v->is_active)
 			v->owed_ns = 0;
 		sched->is_special |= v->is_active && !is_plain(&v->share);
 	}
 	sched->is_free_for_all = sched->options.how == SCHED_TURNS ||
 				 (sched->options.how == SCHED_AUTO && !sched->is_special);
+	sched_update_line(sched);
 }
 
 static double used_part(const struct sched *sched, const struct sched_vgpu *vgpu)
@@ -69,12 +72,13 @@ static bool has_calmed_down(const struct sched *sched, const struct sched_vgpu *
 }
 
 /* It stands in line, with nothing to claim from before. */
-static void end_ride(const struct sched *sched, struct sched_vgpu *vgpu)
+static void end_ride(struct sched *sched, struct sched_vgpu *vgpu)
 {
+	vgpu_unpark(sched, vgpu);
 	vgpu->is_over_ride = true;
 	vgpu->is_rider = false;
 	if (vgpu->pass < sched->pass)
-		vgpu->pass = sched->pass;
+		vgpu_set_pass(sched, vgpu, sched->pass);
 }
 
 static bool may_ride(const struct sched *sched, const struct sched_vgpu *vgpu)
@@ -85,16 +89,19 @@ static bool may_ride(const struct sched *sched, const struct sched_vgpu *vgpu)
 }
 
 /* That it took too much is not forgotten when a policy changes its mind. */
-static void settle_rider(const struct sched *sched, struct sched_vgpu *vgpu)
+static void settle_rider(struct sched *sched, struct sched_vgpu *vgpu)
 {
 	bool is_guest = vgpu->share.class != SCHED_LATENCY;
-	bool may_ever = sched->options.how == SCHED_AUTO && (!is_guest || sched->policy.hooks);
+	bool may_ever = sched->options.how == SCHED_AUTO && (!is_guest || sched->policy.hooks), is_rider;
 
 	if (!vgpu->is_rider)
 		vgpu->rides_since_ns = sched->now_ns;
 	if (!may_ever || has_calmed_down(sched, vgpu))
 		vgpu->is_over_ride = false;
-	vgpu->is_rider = may_ride(sched, vgpu) && !vgpu->is_over_ride && (!is_guest || sched->may_guests);
+	is_rider = may_ride(sched, vgpu) && !vgpu->is_over_ride && (!is_guest || sched->may_guests);
+	if (is_rider != vgpu->is_rider)
+		vgpu_unpark(sched, vgpu);
+	vgpu->is_rider = is_rider;
 }
 
 /* Guests ride at nobody's cost: while they have work everybody is owed his part of the time, and when that comes to half of
@@ -103,7 +110,7 @@ static void settle_guests(struct sched *sched)
 {
 	double most = 0;
 
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake)) {
 		double owed = vgpu_owed_part(sched, v);
 
 		most = owed > most ? owed : most;
@@ -134,9 +141,9 @@ static void settle_riders(struct sched *sched)
 	bool is_line = false;
 
 	settle_guests(sched);
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
 		settle_rider(sched, v);
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake)) {
 		double own = vgpu_claim(sched, v), used;
 
 		if (!v->is_rider) {
@@ -153,9 +160,10 @@ static void settle_riders(struct sched *sched)
 	}
 	if (worst && others > 0 && riders + others > 1.01)
 		end_ride(sched, worst);
-	for (struct sched_vgpu *v = sched->awake; v && is_line; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v && is_line; v = LIST_NEXT(v, in_awake))
 		if (v->is_rider && is_pressing(sched, v))
 			end_ride(sched, v);
+	sched_update_line(sched);
 }
 
 /* What those in line are owed of the time that tokens are had for. Where riders leave room for all that was promised, a
@@ -164,7 +172,7 @@ static void settle_owed(struct sched *sched)
 {
 	double left = 1 - rode_part(sched), line = 0;
 
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
 		line += v->is_active && !v->is_rider ? vgpu_claim(sched, v) : 0;
 	if (line < left)
 		line = left;
@@ -176,7 +184,7 @@ static void settle_ladder(struct sched *sched)
 {
 	bool may_rise = true, has_news = false;
 
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake)) {
 		uint64_t tail;
 
 		if (!v->is_rider || !v->is_active)
@@ -208,7 +216,7 @@ static struct riders count_riders(const struct sched *sched)
 {
 	struct riders riders = { 0, 0 };
 
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake)) {
 		riders.count += v->is_rider && v->is_present;
 		riders.guests += vgpu_is_guest(v) && v->is_present;
 	}
@@ -317,23 +325,19 @@ static bool may_sleep(const struct sched *sched, const struct sched_vgpu *vgpu, 
 
 static void put_to_sleep(struct sched *sched, struct riders riders)
 {
-	struct sched_vgpu **at = &sched->awake;
+	struct sched_vgpu *v, *next;
 
-	while (*at) {
-		struct sched_vgpu *v = *at;
-
-		v->is_awake = !may_sleep(sched, v, riders);
-		if (v->is_awake)
-			at = &v->next_awake;
-		else
-			*at = v->next_awake;
+	for (v = LIST_FIRST(&sched->awake); v; v = next) {
+		next = LIST_NEXT(v, in_awake);
+		if (may_sleep(sched, v, riders))
+			vgpu_put_to_sleep(sched, v);
 	}
 }
 
 /* The policy's view of everybody, four times a round. */
 static void settle_ticks(struct sched *sched)
 {
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
 		vgpu_update_tail(v);
 	ask_ticks(sched);
 }
@@ -348,15 +352,21 @@ static void settle_starved(struct sched *sched)
 
 	if (!(sched->policy.hooks & deciding))
 		return;
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
 		waiters += vgpu_wants(v);
 	if (limit < 2 * waiters * sched->options.round_ns)
 		limit = 2 * waiters * sched->options.round_ns;
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
 		if (v->starves_ns > limit) {
 			sched_fail_policy(sched, "it left a vGPU without the GPU for too long");
 			return;
 		}
+}
+
+static void catch_up(struct sched *sched)
+{
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
+		vgpu_catch_up(sched, v);
 }
 
 void sched_settle(struct sched *sched)
@@ -366,6 +376,7 @@ void sched_settle(struct sched *sched)
 	if (sched->now_ns < sched->settle_ns)
 		return;
 	before = look(sched);
+	catch_up(sched);
 	settle_active(sched);
 	settle_starved(sched);
 	settle_ticks(sched);
@@ -380,21 +391,27 @@ void sched_settle(struct sched *sched)
 	sched_update_slice(sched);
 	sched->may_cut = true;
 	after = look(sched);
+	sched->are_turns_due = true;
+	if (before.is_free_for_all != after.is_free_for_all)
+		sched_unpark_all(sched);
 	if (before.is_free_for_all != after.is_free_for_all || before.is_special != after.is_special ||
 	    before.riders.count != after.riders.count || before.riders.guests != after.riders.guests ||
 	    before.ladder != after.ladder)
-		for (struct sched_vgpu *v = sched->all; v; v = v->next)
+		for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all))
 			vgpu_awaken(sched, v);
 	put_to_sleep(sched, after.riders);
 }
 
 bool sched_next_slice(struct sched *sched, struct sched_order *order)
 {
-	struct riders riders = count_riders(sched);
+	struct riders riders;
 	uint64_t timeslice_us;
 	int interleave;
 
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+	if (!sched->are_turns_due)
+		return false;
+	riders = count_riders(sched);
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake)) {
 		if (!v->is_present || !wanted_turns(sched, v, riders, &timeslice_us, &interleave))
 			continue;
 		v->timeslice_us = timeslice_us;
@@ -402,5 +419,6 @@ bool sched_next_slice(struct sched *sched, struct sched_order *order)
 		*order = (struct sched_order){ SCHED_SLICE, v, timeslice_us, interleave };
 		return true;
 	}
+	sched->are_turns_due = false;
 	return false;
 }

@@ -26,6 +26,7 @@ struct sched *sched_new(const struct sched_options *options, uint64_t now_ns)
 	sched->is_free_for_all = options->how != SCHED_TOKENS;
 	sched->extra_part = sched->owed_part = 1;
 	sched->may_guests = true;
+	queue_init(sched);
 	return sched;
 }
 
@@ -33,10 +34,11 @@ void sched_free(struct sched *sched)
 {
 	if (!sched)
 		return;
-	for (struct sched_vgpu *v = sched->all, *next; v; v = next) {
-		next = v->next;
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->all), *next; v; v = next) {
+		next = LIST_NEXT(v, in_all);
 		free(v);
 	}
+	queue_free(sched);
 	free(sched->table);
 	free(sched->entries);
 	free(sched);
@@ -46,37 +48,20 @@ void sched_free(struct sched *sched)
 void sched_configure(struct sched *sched, const struct sched_options *options, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
+	sched_unpark_all(sched);
+	sched->are_turns_due = true;
 	if (options->window_ns != sched->options.window_ns) {
 		sched->rode = sched->had_riders = (struct window){ .number = 0 };
-		for (struct sched_vgpu *v = sched->all; v; v = v->next) {
+		for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all)) {
 			memset(&v->window, 0, sizeof(v->window));
 			v->window_from_ns = now_ns;
 		}
 	}
 	sched->options = *options;
-	for (struct sched_vgpu *v = sched->all; v; v = v->next)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all))
 		vgpu_awaken(sched, v);
 	sched->elected = NULL;
 	sched->settle_ns = 0;
-}
-
-void vgpu_awaken(struct sched *sched, struct sched_vgpu *vgpu)
-{
-	if (vgpu->is_awake)
-		return;
-	vgpu->is_awake = true;
-	vgpu->next_awake = sched->awake;
-	sched->awake = vgpu;
-}
-
-static void forget_awake(struct sched *sched, struct sched_vgpu *vgpu)
-{
-	struct sched_vgpu **at = &sched->awake;
-
-	while (*at && *at != vgpu)
-		at = &(*at)->next_awake;
-	if (*at)
-		*at = vgpu->next_awake;
 }
 
 struct sched_vgpu *sched_add(struct sched *sched, const struct sched_share *share, void *owner,
@@ -84,7 +69,7 @@ struct sched_vgpu *sched_add(struct sched *sched, const struct sched_share *shar
 {
 	struct sched_vgpu *vgpu = calloc(1, sizeof(*vgpu));
 
-	if (!vgpu || ask_make_room(sched, sched->count + 1)) {
+	if (!vgpu || ask_make_room(sched, sched->count + 1) || queue_reserve(sched, sched->count + 1)) {
 		free(vgpu);
 		return NULL;
 	}
@@ -98,8 +83,8 @@ struct sched_vgpu *sched_add(struct sched *sched, const struct sched_share *shar
 	vgpu->pass = sched->pass;
 	vgpu->interleave = -1;
 	vgpu->gap_ns = sched->options.idle_ns / 8; /* nothing is known: it gets the benefit of a short one */
-	vgpu->next = sched->all;
-	sched->all = vgpu;
+	vgpu->sched = sched;
+	LIST_INSERT_HEAD(&sched->all, vgpu, in_all);
 	vgpu_awaken(sched, vgpu);
 	sched->promised_ppm += share->request_ppm;
 	sched_update_weights(sched);
@@ -109,8 +94,6 @@ struct sched_vgpu *sched_add(struct sched *sched, const struct sched_share *shar
 
 void sched_remove(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 {
-	struct sched_vgpu **at;
-
 	sched_advance(sched, now_ns);
 	if (sched->holder == vgpu)
 		sched->holder = NULL;
@@ -118,12 +101,13 @@ void sched_remove(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 		sched->last = NULL;
 	sched->elected = NULL;
 	sched->count--;
-	for (at = &sched->all; *at != vgpu; at = &(*at)->next)
-		;
-	*at = vgpu->next;
-	forget_awake(sched, vgpu);
+	sched->active_count -= vgpu->is_active;
+	sched->are_turns_due = true;
+	vgpu_put_to_sleep(sched, vgpu);
+	LIST_REMOVE(vgpu, in_all);
+	wait_log_forget(sched, vgpu);
 	sched->promised_ppm -= vgpu->share.request_ppm;
-	for (struct sched_vgpu *v = sched->all; v; v = v->next)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all))
 		for (unsigned i = 0; i < OTHERS; i++)
 			if (v->waited[i].other == vgpu)
 				v->waited[i] = (struct sched_waited){ NULL, 0 };
@@ -138,6 +122,10 @@ void sched_set(struct sched *sched, struct sched_vgpu *vgpu, const struct sched_
 	double was, now;
 
 	sched_advance(sched, now_ns);
+	vgpu_unpark(sched, vgpu);
+	if (vgpu == sched->holder) /* others may be of its domain now */
+		sched_unpark_all(sched);
+	sched->are_turns_due = true;
 	was = vgpu_weight(sched, vgpu);
 	sched->promised_ppm += share->request_ppm - vgpu->share.request_ppm;
 	vgpu->share = *share;
@@ -163,6 +151,7 @@ static void wake(struct sched *sched, struct sched_vgpu *vgpu)
 	uint64_t gap = sched->now_ns - vgpu->idle_ns, most = 2 * sched->options.idle_ns;
 
 	vgpu_awaken(sched, vgpu);
+	vgpu_unpark(sched, vgpu);
 	if (vgpu->is_waiting || vgpu->is_running)
 		return;
 	if (gap > most) /* a long one says no more of the next than that */
@@ -177,13 +166,17 @@ static void wake(struct sched *sched, struct sched_vgpu *vgpu)
 void sched_set_present(struct sched *sched, struct sched_vgpu *vgpu, bool is_present, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
+	vgpu_unpark(sched, vgpu);
+	sched->are_turns_due = true;
 	vgpu->is_present = is_present;
 	if (!is_present) {
+		sched->active_count -= vgpu->is_active;
 		vgpu->is_running = vgpu->is_waiting = vgpu->is_active = false;
 		vgpu->is_stopped = vgpu->is_stopping = vgpu->is_resuming = false;
 		vgpu->idle_ns = now_ns;
 		vgpu->timeslice_us = 0;
 		vgpu->interleave = -1;
+		sched_update_line(sched);
 	}
 	vgpu_set_state(sched, vgpu);
 	vgpu_awaken(sched, vgpu);
@@ -219,6 +212,7 @@ void sched_runs(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 void sched_done(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
+	vgpu_unpark(sched, vgpu);
 	vgpu->is_running = false;
 	if (!vgpu->is_waiting) {
 		vgpu->idle_ns = now_ns;
@@ -230,6 +224,7 @@ void sched_done(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 void sched_stopped(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
+	vgpu_unpark(sched, vgpu);
 	/* If neither, its programs have ended meanwhile. */
 	vgpu->is_stopped |= vgpu->is_stopping || vgpu->is_benched;
 	vgpu->is_stopping = false;
@@ -240,6 +235,7 @@ void sched_stopped(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns
 void sched_resumed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
+	vgpu_unpark(sched, vgpu);
 	vgpu->is_stopped = vgpu->is_resuming = false;
 	sched_advance(sched, now_ns);
 }
@@ -247,6 +243,7 @@ void sched_resumed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns
 void sched_bench(struct sched *sched, struct sched_vgpu *vgpu, bool is_benched, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
+	vgpu_unpark(sched, vgpu);
 	vgpu->is_benched = is_benched;
 	vgpu->is_open = false;
 	sched->elected = NULL;
@@ -274,10 +271,7 @@ uint64_t sched_wake_ns(const struct sched *sched)
 {
 	uint64_t token = sched_token_wake_ns(sched);
 
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
-		if (v->is_active)
-			return token < sched->settle_ns ? token : sched->settle_ns;
-	return token;
+	return sched->active_count && sched->settle_ns < token ? sched->settle_ns : token;
 }
 
 void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, struct sched_report *report)
@@ -293,7 +287,7 @@ void sched_report_now(const struct sched *sched, const struct sched_vgpu *vgpu, 
 	bool is_waiting = vgpu->state == SCHED_IS_WAITING;
 	double weights = 0;
 
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
 		weights += v->is_active ? vgpu_weight(sched, v) : 0;
 	*report = (struct sched_report){
 		.state = vgpu->state,
@@ -304,7 +298,7 @@ void sched_report_now(const struct sched *sched, const struct sched_vgpu *vgpu, 
 		.since_ns = vgpu->since_ns,
 		.gpu_ns = vgpu->gpu_ns,
 		.held_ns = vgpu->held_ns,
-		.waited_ns = vgpu->waited_ns,
+		.waited_ns = vgpu_waited_ns(sched, vgpu),
 		.limited_ns = vgpu->limited_ns,
 		.window_ns = age < window ? age : window,
 		.window_used_ns = window_used(&vgpu->window, window, at_ns),
@@ -312,7 +306,7 @@ void sched_report_now(const struct sched *sched, const struct sched_vgpu *vgpu, 
 		.expiries = vgpu->expiries,
 		.given_back = vgpu->given_back,
 		.stops = vgpu->stops,
-		.stopped_ns = vgpu->stopped_ns,
+		.stopped_ns = vgpu_stopped_ns(sched, vgpu),
 		.weight_ppm = vgpu->is_active && weights > 0
 				      ? (uint32_t)(vgpu_weight(sched, vgpu) / weights * SCHED_WHOLE_PPM)
 				      : 0,
@@ -325,7 +319,7 @@ void sched_report_now(const struct sched *sched, const struct sched_vgpu *vgpu, 
 		.tail_ns = vgpu_tail(vgpu),
 		.timeslice_us = vgpu->timeslice_us,
 		.interleave = vgpu->interleave,
-		.owed_ns = (int64_t)vgpu->owed_ns,
+		.owed_ns = (int64_t)vgpu_owed_ns(sched, vgpu),
 		.sm_ppm = busy_ppm(vgpu, vgpu->sm),
 		.mem_ppm = busy_ppm(vgpu, vgpu->mem),
 	};
@@ -342,30 +336,11 @@ struct sched_counts sched_counts(const struct sched *sched, const struct sched_v
 				      .stops = vgpu->stops };
 }
 
-size_t sched_waited_for(const struct sched_vgpu *vgpu, struct sched_waited *others, size_t room)
-{
-	size_t count = 0;
-
-	for (unsigned i = 0; i < OTHERS; i++) {
-		size_t at;
-
-		if (!vgpu->waited[i].other)
-			continue;
-		for (at = count < room ? count : room; at > 0 && others[at - 1].ns < vgpu->waited[i].ns; at--)
-			if (at < room)
-				others[at] = others[at - 1];
-		if (at < room)
-			others[at] = vgpu->waited[i];
-		count += count < room;
-	}
-	return count;
-}
-
 enum sched_sharing sched_sharing(const struct sched *sched)
 {
 	unsigned active = 0, takers = 0;
 
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake)) {
 		active += v->is_active;
 		takers += v->is_active && vgpu_takes_token(sched, v);
 	}

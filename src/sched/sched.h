@@ -153,7 +153,8 @@ struct sched_decision {
 	uint64_t proposed_ns, got_ns; /* PICK: the slice; ENQUEUE: the deadline; PREEMPT: 1: it is stopped */
 };
 struct sched_watch {
-	/* ctx as it is after the decision, and the table that it was made on. */
+	/* ctx as it is after the decision, and the table that it was made on. Without wants_all the built-in policy decides
+	 * without a table: then `table` is NULL, and ctx names no entries. */
 	void (*decided)(void *context, const struct sched_decision *decision, const void *ctx, size_t size,
 			const struct belfry_vgpu *table);
 	void *context;

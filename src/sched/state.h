@@ -2,12 +2,24 @@
 #ifndef BELFRY_SCHED_STATE_H
 #define BELFRY_SCHED_STATE_H
 
+#include <stddef.h>
+#include <sys/queue.h>
+
+#include "base/heap.h"
 #include "sched/sched.h"
 
 enum {
-	BUCKETS = 32,  /* of a window; one more is kept, of which a part has fallen out */
-	SAMPLES = 512, /* of what submissions took */
-	OTHERS = 16,   /* for whom somebody waited; more than these are not told apart */
+	BUCKETS = 32,	/* of a window; one more is kept, of which a part has fallen out */
+	SAMPLES = 512,	/* of what submissions took */
+	OTHERS = 16,	/* vGPUs that a vGPU waited for; more than these are not told apart */
+	WAIT_LOG = 256, /* entries of sched::wait_log; a power of two */
+};
+
+/* How a step of sched_advance() treats a vGPU. */
+enum vgpu_attention {
+	VGPU_ASLEEP, /* it has had no work for a while: nothing is counted */
+	VGPU_PARKED, /* it is awake, and what is counted grows with time alone: see park.c */
+	VGPU_HOT,    /* it is awake, and each step looks at it */
 };
 
 /* The use of the GPU over the last window, in pieces. */
@@ -17,13 +29,27 @@ struct window {
 	uint64_t number; /* of the newest bucket: its time divided by a bucket's length */
 };
 
+/* A point in the log of what waiting vGPUs waited for. */
+struct wait_mark {
+	uint64_t number; /* of the entry */
+	uint64_t ns;	 /* that the entry had at the time */
+};
+
 struct sched_vgpu {
 	struct sched_share share;
 	uint64_t id; /* never another's */
 	void *owner;
-	struct sched_vgpu *next;       /* sched::all */
-	struct sched_vgpu *next_awake; /* sched::awake */
-	bool is_awake;
+	LIST_ENTRY(sched_vgpu) in_all;
+	LIST_ENTRY(sched_vgpu) in_awake;
+	LIST_ENTRY(sched_vgpu) in_hot;
+	enum vgpu_attention attention;
+	uint64_t awake_number; /* the order of sched::awake: the highest number comes first */
+
+	/* While it is parked: its places in the queues, and up to when it was charged. */
+	struct bf_heap_node waiter, latency_waiter; /* sched::waiters, sched::latency_waiters */
+	uint64_t parked_ns, parked_policy_ns;
+	double parked_owed_ns;
+	struct wait_mark wait_mark;
 
 	/* Where it stands. */
 	bool is_present;  /* programs run on it */
@@ -65,6 +91,7 @@ struct sched_vgpu {
 	uint64_t gpu_ns, held_ns, alone_ns, waited_ns, limited_ns, stopped_ns;
 	uint64_t grants, expiries, given_back, stops;
 	struct sched_waited waited[OTHERS];
+	const struct sched *sched;
 
 	/* Its submissions. */
 	uint64_t took_ns[SAMPLES], sorted_ns[SAMPLES];
@@ -86,8 +113,20 @@ struct sched_vgpu {
 
 struct sched {
 	struct sched_options options;
-	struct sched_vgpu *all;
-	struct sched_vgpu *awake; /* those there is anything to do for; the others cost nothing */
+	LIST_HEAD(, sched_vgpu) all;
+	LIST_HEAD(, sched_vgpu) awake; /* vGPUs that are not asleep, the last to wake first */
+	LIST_HEAD(, sched_vgpu) hot;   /* in the order of `awake` */
+	uint64_t awake_count;	       /* how often a vGPU woke */
+	unsigned active_count;
+
+	/* The parked vGPUs that may have the token, by their pass; and those of them that are of the class latency. */
+	struct bf_heap waiters, latency_waiters;
+	/* What every parked vGPU that waits is charged: see park.c. */
+	uint64_t policy_ns; /* time in which a policy could have given it the token */
+	double owed_ns;	    /* time of which it is owed its request */
+	/* What waiting vGPUs waited for: the last entry is number wait_count - 1. */
+	struct sched_waited wait_log[WAIT_LOG];
+	uint64_t wait_count;
 	uint32_t promised_ppm;
 	uint64_t now_ns;
 	uint64_t anybody_ns;	   /* somebody was on the GPU, ever */
@@ -107,6 +146,8 @@ struct sched {
 	int64_t pass;	    /* of the holder or whoever is next; never falls */
 	double rest_weight; /* of each who requested nothing */
 	double extra_part;  /* of what a policy proposes above that there is so much */
+	double line;	    /* the sum of the weights of all in line */
+	bool are_turns_due; /* an order about turns in hardware may be due */
 	double owed_part;   /* of a request, of the time that tokens are had for: see settle_owed() */
 	unsigned ladder;    /* how long slices beside riders may be, see ride.c */
 	struct window rode, had_riders; /* what riders took, and when they had work; but for guests */
@@ -155,11 +196,11 @@ void sched_update_weights(struct sched *sched);
 /* By its share alone; with what a policy proposes. */
 double vgpu_claim(const struct sched *sched, const struct sched_vgpu *vgpu);
 double vgpu_weight(const struct sched *sched, const struct sched_vgpu *vgpu);
-/* The weights of all in line, and the part of one of it. */
-double sched_line(const struct sched *sched);
-double vgpu_part_of(const struct sched *sched, const struct sched_vgpu *vgpu, double line);
-uint32_t part_ppm(double part);
+/* After anything that changes which vGPUs are in line, or their weights. */
+void sched_update_line(struct sched *sched);
+/* Its part of what those in line share. */
 double vgpu_part(const struct sched *sched, const struct sched_vgpu *vgpu);
+uint32_t part_ppm(double part);
 /* Nobody is further ahead than two slices: what more a policy let it have is not held against it. */
 void sched_forgive(struct sched *sched);
 uint64_t vgpu_slice(const struct sched *sched, const struct sched_vgpu *vgpu);
@@ -178,15 +219,53 @@ void tell_missed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t took_ns)
 void sched_fail_policy(struct sched *sched, const char *why);
 
 /* fair.c */
-uint64_t fair_slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu);
+bool fair_is_due(const struct belfry_head *head, const struct belfry_vgpu *vgpu);
+uint64_t fair_slice(const struct belfry_head *head, uint32_t part_ppm);
 
 /* clamp.c */
+/* The most that is owed to it at a time. */
+double vgpu_owed_most(const struct sched *sched, const struct sched_vgpu *vgpu);
 /* What is owed to it, of what may be; more than 1: nobody else is picked before it. */
 double vgpu_owed_part(const struct sched *sched, const struct sched_vgpu *vgpu);
 bool vgpu_is_overdue(const struct sched *sched, const struct sched_vgpu *vgpu);
 
-/* sched.c */
+/* park.c: which vGPUs a step looks at */
 void vgpu_awaken(struct sched *sched, struct sched_vgpu *vgpu);
+void vgpu_put_to_sleep(struct sched *sched, struct sched_vgpu *vgpu);
+/* Before anything about a vGPU changes but its accounts. A vGPU that is asleep stays so. */
+void vgpu_unpark(struct sched *sched, struct sched_vgpu *vgpu);
+void sched_unpark_all(struct sched *sched);
+/* Parks the hot vGPUs that may be. */
+void sched_park(struct sched *sched);
+/* Brings the accounts of a vGPU up to now. */
+void vgpu_catch_up(struct sched *sched, struct sched_vgpu *vgpu);
+/* The same, without a change to the vGPU. */
+uint64_t vgpu_waited_ns(const struct sched *sched, const struct sched_vgpu *vgpu);
+uint64_t vgpu_stopped_ns(const struct sched *sched, const struct sched_vgpu *vgpu);
+double vgpu_owed_ns(const struct sched *sched, const struct sched_vgpu *vgpu);
+
+/* queue.c: the vGPUs that may have the token */
+int queue_reserve(struct sched *sched, size_t count);
+void queue_init(struct sched *sched);
+void queue_free(struct sched *sched);
+void queue_add(struct sched *sched, struct sched_vgpu *vgpu);
+void queue_remove(struct sched *sched, struct sched_vgpu *vgpu);
+void vgpu_set_pass(struct sched *sched, struct sched_vgpu *vgpu, int64_t pass);
+/* Of the parked vGPUs, the one with the least pass; NULL: none waits. */
+struct sched_vgpu *queue_first(const struct sched *sched);
+/* Which vGPU sched_fair_pick() picks from a table of all vGPUs; NULL: none may have the token. */
+struct sched_vgpu *queue_pick(const struct sched *sched, const struct belfry_head *head);
+/* Whether the built-in policy prefers it to vGPUs with less pass. */
+bool queue_is_due(const struct sched *sched, const struct belfry_head *head, const struct sched_vgpu *vgpu);
+
+/* waited.c: which vGPU waited for which */
+void waited_note(struct sched_vgpu *vgpu, const struct sched_vgpu *other, uint64_t ns);
+/* All parked vGPUs that wait, waited for `other`. */
+void wait_log_add(struct sched *sched, const struct sched_vgpu *other, uint64_t ns);
+struct wait_mark wait_log_mark(const struct sched *sched);
+/* Notes what the log has since the vGPU's mark. */
+void wait_log_replay(const struct sched *sched, struct sched_vgpu *vgpu);
+void wait_log_forget(struct sched *sched, const struct sched_vgpu *other);
 
 /* ride.c */
 void sched_settle(struct sched *sched);
@@ -214,6 +293,18 @@ void vgpu_update_tail(struct sched_vgpu *vgpu);
 static inline bool vgpu_wants(const struct sched_vgpu *vgpu)
 {
 	return (vgpu->is_waiting || vgpu->is_running) && !vgpu->is_benched;
+}
+
+/* Its request, of 1. */
+static inline double vgpu_request(const struct sched_vgpu *vgpu)
+{
+	return (double)vgpu->share.request_ppm / SCHED_WHOLE_PPM;
+}
+
+/* Its request, of a whole window. */
+static inline uint64_t vgpu_window_promised_ns(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	return (uint64_t)((double)sched->options.window_ns * vgpu->share.request_ppm / SCHED_WHOLE_PPM);
 }
 
 /* It has the GPU, or a turn on it. */

@@ -22,7 +22,9 @@ bool vgpu_is_with_holder(const struct sched *sched, const struct sched_vgpu *vgp
 
 static bool somebody_waits(const struct sched *sched)
 {
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	if (queue_first(sched))
+		return true;
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (vgpu_may_have_token(sched, v) && !vgpu_is_with_holder(sched, v))
 			return true;
 	return false;
@@ -111,8 +113,18 @@ void sched_update_slice(struct sched *sched)
 	holder->slice_left_ns = (int64_t)holder->slice_ns - had;
 }
 
+/* Those of its domain that wait are let in with it. */
+static void unpark_domain(struct sched *sched, uint32_t domain)
+{
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v && domain; v = LIST_NEXT(v, in_awake))
+		if (v->share.domain == domain)
+			vgpu_unpark(sched, v);
+}
+
 static void grant(struct sched *sched, struct sched_vgpu *vgpu)
 {
+	vgpu_unpark(sched, vgpu);
+	unpark_domain(sched, vgpu->share.domain);
 	sched->holder = vgpu;
 	sched->beside_id = sched->elected_beside_id;
 	sched->handovers++;
@@ -139,7 +151,7 @@ static void take_back(struct sched *sched, enum verdict why)
 	sched->holder = NULL;
 	sched->last = holder;
 	sched->elected = NULL;
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (v->is_open && vgpu_takes_token(sched, v))
 			v->drain_ns = sched->now_ns + (why == IS_CUT ? 0 : sched->options.grace_ns);
 }
@@ -147,7 +159,7 @@ static void take_back(struct sched *sched, enum verdict why)
 /* Whether anybody but `next` and its like is still on the GPU, or on the way there. */
 static bool others_drain(const struct sched *sched, const struct sched_vgpu *next)
 {
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (vgpu_takes_token(sched, v) && !are_together(v, next, sched->elected_beside_id) &&
 		    !v->is_benched && (v->is_open || v->is_resuming || vgpu_is_draining(v)))
 			return true;
@@ -220,18 +232,18 @@ static bool order(struct sched_order *to, enum sched_order_kind kind, struct sch
 bool sched_next_token(struct sched *sched, struct sched_order *to)
 {
 	move_token(sched);
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (v->is_open && !v->is_benched && !vgpu_belongs_open(sched, v)) {
 			close_gate(sched, v);
 			return order(to, SCHED_CLOSE, v);
 		}
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (must_stop(sched, v)) {
 			v->is_stopping = true;
 			v->stops++;
 			return order(to, SCHED_STOP, v);
 		}
-	for (struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (!v->is_open && !v->is_benched && !v->is_stopping && vgpu_belongs_open(sched, v)) {
 			open_gate(v);
 			return order(to, SCHED_OPEN, v);
@@ -246,7 +258,7 @@ static uint64_t after(const struct sched *sched, int64_t ns)
 
 static bool has_rider_on(const struct sched *sched)
 {
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (v->is_rider && vgpu_is_on(v))
 			return true;
 	return false;
@@ -281,7 +293,7 @@ uint64_t sched_token_wake_ns(const struct sched *sched)
 {
 	uint64_t wake = holder_wake_ns(sched);
 
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot)) {
 		if (vgpu_is_draining(v) && !v->is_stopping && v->drain_ns >= sched->now_ns)
 			wake = bf_min(wake, v->drain_ns);
 		if (!vgpu_has_limit(v) || !vgpu_wants(v))

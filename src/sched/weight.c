@@ -64,7 +64,7 @@ static void update_extra(struct sched *sched)
 	bool is_proposed = false;
 
 	sched->extra_part = 1;
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake) {
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake)) {
 		if (!v->is_active)
 			continue;
 		taken += least(v);
@@ -75,37 +75,33 @@ static void update_extra(struct sched *sched)
 		sched->extra_part = taken < 1 ? (1 - taken) / wanted : 0;
 }
 
+void sched_update_line(struct sched *sched)
+{
+	double line = 0;
+
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
+		line += v->is_active && !v->is_rider ? vgpu_weight(sched, v) : 0;
+	sched->line = line;
+}
+
 void sched_update_weights(struct sched *sched)
 {
 	double rest = 1 - (double)sched->promised_ppm / SCHED_WHOLE_PPM;
 	unsigned count = 0;
 
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
 		count += v->is_active && !v->share.request_ppm;
 	rest /= count ? count : 1;
 	sched->rest_weight = rest > least_weight ? rest : least_weight;
 	update_extra(sched);
-}
-
-double sched_line(const struct sched *sched)
-{
-	double line = 0;
-
-	for (const struct sched_vgpu *v = sched->awake; v; v = v->next_awake)
-		line += v->is_active && !v->is_rider ? vgpu_weight(sched, v) : 0;
-	return line;
-}
-
-double vgpu_part_of(const struct sched *sched, const struct sched_vgpu *vgpu, double line)
-{
-	double own = vgpu_weight(sched, vgpu);
-
-	return own / (vgpu->is_active && !vgpu->is_rider ? line : line + own);
+	sched_update_line(sched);
 }
 
 double vgpu_part(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
-	return vgpu_part_of(sched, vgpu, sched_line(sched));
+	double own = vgpu_weight(sched, vgpu);
+
+	return own / (vgpu->is_active && !vgpu->is_rider ? sched->line : sched->line + own);
 }
 
 uint32_t part_ppm(double part)
@@ -129,13 +125,11 @@ uint64_t vgpu_slice(const struct sched *sched, const struct sched_vgpu *vgpu)
 
 void sched_forgive(struct sched *sched)
 {
-	double line = sched_line(sched);
-
-	for (struct sched_vgpu *v = sched->all; v; v = v->next) {
-		double part = vgpu_part_of(sched, v, line);
+	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all)) {
+		double part = vgpu_part(sched, v);
 		int64_t most = sched->pass + (int64_t)(2 * (double)slice_of(sched, part) / part);
 
 		if (v->pass > most)
-			v->pass = most;
+			vgpu_set_pass(sched, v, most);
 	}
 }

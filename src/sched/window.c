@@ -35,12 +35,15 @@ void window_add(struct window *window, uint64_t length_ns, uint64_t now_ns, uint
 
 uint64_t window_used(const struct window *window, uint64_t length_ns, uint64_t now_ns)
 {
-	uint64_t bucket_ns = window_bucket_ns(length_ns), oldest;
-	struct window copy = *window;
+	uint64_t bucket_ns = window_bucket_ns(length_ns), number = now_ns / bucket_ns;
+	uint64_t sum_ns = window->sum_ns, oldest;
 
-	if (!window->sum_ns)
+	if (number < window->number)
+		number = window->number;
+	if (!sum_ns || number - window->number > BUCKETS)
 		return 0;
-	slide(&copy, now_ns / bucket_ns);
-	oldest = copy.used_ns[(copy.number + 1) % (BUCKETS + 1)];
-	return copy.sum_ns - (uint64_t)((double)oldest * (double)(now_ns % bucket_ns) / (double)bucket_ns);
+	for (uint64_t n = window->number + 1; n <= number; n++)
+		sum_ns -= window->used_ns[n % (BUCKETS + 1)];
+	oldest = window->used_ns[(number + 1) % (BUCKETS + 1)];
+	return sum_ns - (uint64_t)((double)oldest * (double)(now_ns % bucket_ns) / (double)bucket_ns);
 }
