@@ -192,6 +192,7 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 	const struct sched_vgpu *other = ns ? in_the_way(sched) : NULL;
 	uint64_t policy_ns;
 
+	sched_unpark_due(sched, sched->now_ns + ns);
 	sched->now_ns += ns;
 	policy_ns = answered_for_ns(sched, &present, other, ns);
 	if (ns && has_riders(&present))

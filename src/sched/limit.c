@@ -18,14 +18,21 @@ static int64_t budget_most(const struct sched *sched, const struct sched_vgpu *v
 	return (int64_t)part_of(sched->options.round_ns, vgpu->share.limit_ppm);
 }
 
+/* What one step brings is rarely a whole number of nanoseconds. The rest is kept, so that the budget does not depend on how
+ * many steps there were. */
 void vgpu_earn(const struct sched *sched, struct sched_vgpu *vgpu)
 {
+	uint64_t ns = sched->now_ns - vgpu->earned_ns, limit_ppm = vgpu->share.limit_ppm;
+	uint64_t rest = ns % SCHED_WHOLE_PPM * limit_ppm + vgpu->earned_rest;
 	int64_t most = budget_most(sched, vgpu);
 
-	vgpu->budget_ns += (int64_t)part_of(sched->now_ns - vgpu->earned_ns, vgpu->share.limit_ppm);
+	vgpu->budget_ns += (int64_t)(ns / SCHED_WHOLE_PPM * limit_ppm + rest / SCHED_WHOLE_PPM);
+	vgpu->earned_rest = rest % SCHED_WHOLE_PPM;
 	vgpu->earned_ns = sched->now_ns;
-	if (vgpu->budget_ns > most)
+	if (vgpu->budget_ns >= most) {
 		vgpu->budget_ns = most;
+		vgpu->earned_rest = 0;
+	}
 }
 
 /* What was used before under a higher limit is not held against it, nor does it bring anything. */
@@ -34,6 +41,7 @@ void vgpu_limit_changed(const struct sched *sched, struct sched_vgpu *vgpu, uint
 	if (vgpu->share.limit_ppm >= was_ppm)
 		return;
 	vgpu->budget_ns = 0;
+	vgpu->earned_rest = 0;
 	vgpu->earned_ns = vgpu->window_from_ns = sched->now_ns;
 	vgpu->window = (struct window){ .number = 0 };
 }
@@ -87,12 +95,26 @@ uint64_t vgpu_spent_ns(const struct sched *sched, const struct sched_vgpu *vgpu)
 	return sched->now_ns + by_budget + 1;
 }
 
+/* How long it takes to earn so much, which is not 0, and no longer. */
+static uint64_t earns_in_ns(const struct sched_vgpu *vgpu, uint64_t ns)
+{
+	uint64_t limit_ppm = vgpu->share.limit_ppm, whole = ns / limit_ppm;
+	uint64_t rest = ns % limit_ppm * SCHED_WHOLE_PPM;
+
+	if (rest < vgpu->earned_rest) {
+		whole--;
+		rest += limit_ppm * SCHED_WHOLE_PPM;
+	}
+	return whole * SCHED_WHOLE_PPM + (rest - vgpu->earned_rest + limit_ppm - 1) / limit_ppm;
+}
+
 uint64_t vgpu_unspent_ns(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
-	int64_t missing = (int64_t)enough(sched, vgpu) - vgpu->budget_ns;
-	uint64_t bucket = window_bucket_ns(sched->options.window_ns);
+	uint64_t needed = enough(sched, vgpu), most;
 
-	if (missing <= 0) /* the window is full: its oldest part has to fall out, which it does bit by bit */
-		return sched->now_ns + bucket / 8 + 1;
-	return sched->now_ns + (uint64_t)((double)missing * SCHED_WHOLE_PPM / vgpu->share.limit_ppm) + 1;
+	if (vgpu->budget_ns < (int64_t)needed)
+		return sched->now_ns + earns_in_ns(vgpu, (uint64_t)((int64_t)needed - vgpu->budget_ns));
+	most = part_of(sched->options.window_ns, vgpu->share.limit_ppm);
+	return window_falls_ns(&vgpu->window, sched->options.window_ns, sched->now_ns,
+			       most > needed ? most - needed : 0);
 }

@@ -3,6 +3,7 @@
  * same for all parked vGPUs, and a vGPU is charged the difference when something happens to it. While a vGPU is parked
  *  - it is neither on the GPU nor on the way there, and no order is due for it;
  *  - it takes tokens, or it does not want the GPU;
+ *  - if it is spent it stays so until sched_unpark_due() says otherwise; if not it stays so, as it uses nothing;
  *  - it does not hold the token, and may not use it together with the holder. */
 #include "sched/state.h"
 
@@ -40,14 +41,16 @@ void vgpu_put_to_sleep(struct sched *sched, struct sched_vgpu *vgpu)
 	vgpu->attention = VGPU_ASLEEP;
 }
 
-static bool has_waited(const struct sched_vgpu *vgpu)
-{
-	return vgpu->attention == VGPU_PARKED && vgpu_wants(vgpu);
-}
-
 uint64_t vgpu_waited_ns(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
-	return vgpu->waited_ns + (has_waited(vgpu) ? sched->now_ns - vgpu->parked_ns : 0);
+	return vgpu->waited_ns + (vgpu_is_parked_waiter(vgpu) ? sched->now_ns - vgpu->parked_ns : 0);
+}
+
+uint64_t vgpu_limited_ns(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	bool was_limited = vgpu->attention == VGPU_PARKED && vgpu_wants(vgpu) && vgpu->is_spent;
+
+	return vgpu->limited_ns + (was_limited ? sched->now_ns - vgpu->parked_ns : 0);
 }
 
 uint64_t vgpu_stopped_ns(const struct sched *sched, const struct sched_vgpu *vgpu)
@@ -83,11 +86,14 @@ void vgpu_catch_up(struct sched *sched, struct sched_vgpu *vgpu)
 		return;
 	if (vgpu->is_running || vgpu->is_waiting)
 		vgpu->active_ns = sched->now_ns;
-	if (has_waited(vgpu))
+	if (vgpu_has_limit(vgpu))
+		vgpu_earn(sched, vgpu);
+	if (vgpu_is_parked_waiter(vgpu))
 		vgpu->starves_ns += sched->policy_ns - vgpu->parked_policy_ns;
 	else if (sched->now_ns > vgpu->parked_ns)
 		vgpu->starves_ns = 0;
 	vgpu->waited_ns = vgpu_waited_ns(sched, vgpu);
+	vgpu->limited_ns = vgpu_limited_ns(sched, vgpu);
 	vgpu->stopped_ns = vgpu_stopped_ns(sched, vgpu);
 	vgpu->owed_ns = vgpu_owed_ns(sched, vgpu);
 	mark(sched, vgpu);
@@ -97,7 +103,7 @@ void vgpu_catch_up(struct sched *sched, struct sched_vgpu *vgpu)
 static void finish(struct sched *sched, struct sched_vgpu *vgpu)
 {
 	vgpu_catch_up(sched, vgpu);
-	if (has_waited(vgpu))
+	if (vgpu_is_parked_waiter(vgpu))
 		wait_log_replay(sched, vgpu);
 	queue_remove(sched, vgpu);
 }
@@ -123,12 +129,17 @@ void sched_unpark_all(struct sched *sched)
 	}
 }
 
+void sched_unpark_due(struct sched *sched, uint64_t now_ns)
+{
+	while (queue_unspent_ns(sched) <= now_ns)
+		vgpu_unpark(sched, queue_first_spent(sched));
+}
+
 static bool may_park(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	bool wants = vgpu_wants(vgpu);
 
-	if (vgpu == sched->holder || vgpu->is_stopping || vgpu->is_resuming || vgpu_is_on(vgpu) ||
-	    vgpu_has_limit(vgpu))
+	if (vgpu == sched->holder || vgpu->is_stopping || vgpu->is_resuming || vgpu_is_on(vgpu))
 		return false;
 	if (wants && (!vgpu_takes_token(sched, vgpu) || vgpu_is_with_holder(sched, vgpu)))
 		return false;
@@ -141,8 +152,7 @@ static void park(struct sched *sched, struct sched_vgpu *vgpu)
 	vgpu->attention = VGPU_PARKED;
 	mark(sched, vgpu);
 	vgpu->wait_mark = wait_log_mark(sched);
-	if (vgpu_may_have_token(sched, vgpu))
-		queue_add(sched, vgpu);
+	queue_add(sched, vgpu);
 }
 
 void sched_park(struct sched *sched)

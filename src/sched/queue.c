@@ -1,5 +1,7 @@
 /* The vGPUs that may have the token. Those that are parked are in a heap by their pass, so that the one that has had the
  * least for its weight is found without a look at the others. There are few others: they are searched. */
+#include <errno.h>
+
 #include "sched/state.h"
 
 static struct sched_vgpu *of_waiter(const struct bf_heap_node *node)
@@ -10,6 +12,16 @@ static struct sched_vgpu *of_waiter(const struct bf_heap_node *node)
 static struct sched_vgpu *of_latency_waiter(const struct bf_heap_node *node)
 {
 	return (struct sched_vgpu *)((char *)node - offsetof(struct sched_vgpu, latency_waiter));
+}
+
+static struct sched_vgpu *of_spent(const struct bf_heap_node *node)
+{
+	return (struct sched_vgpu *)((char *)node - offsetof(struct sched_vgpu, spent));
+}
+
+static bool is_unspent_before(const struct bf_heap_node *a, const struct bf_heap_node *b)
+{
+	return of_spent(a)->unspent_ns < of_spent(b)->unspent_ns;
 }
 
 /* The order of sched_fair_pick(): of two with the same pass, the first in the table is picked. */
@@ -30,25 +42,33 @@ static bool is_latency_waiter_before(const struct bf_heap_node *a, const struct 
 
 void queue_init(struct sched *sched)
 {
+	sched->spent.is_before = is_unspent_before;
 	sched->waiters.is_before = is_waiter_before;
 	sched->latency_waiters.is_before = is_latency_waiter_before;
 }
 
 int queue_reserve(struct sched *sched, size_t count)
 {
-	int rc = bf_heap_reserve(&sched->waiters, count);
-
-	return rc ? rc : bf_heap_reserve(&sched->latency_waiters, count);
+	if (bf_heap_reserve(&sched->spent, count) || bf_heap_reserve(&sched->waiters, count))
+		return -ENOMEM;
+	return bf_heap_reserve(&sched->latency_waiters, count);
 }
 
 void queue_free(struct sched *sched)
 {
+	bf_heap_free(&sched->spent);
 	bf_heap_free(&sched->waiters);
 	bf_heap_free(&sched->latency_waiters);
 }
 
 void queue_add(struct sched *sched, struct sched_vgpu *vgpu)
 {
+	if (vgpu->is_spent) {
+		vgpu->unspent_ns = vgpu_unspent_ns(sched, vgpu);
+		bf_heap_insert(&sched->spent, &vgpu->spent);
+	}
+	if (!vgpu_may_have_token(sched, vgpu))
+		return;
 	bf_heap_insert(&sched->waiters, &vgpu->waiter);
 	if (vgpu->share.class == SCHED_LATENCY)
 		bf_heap_insert(&sched->latency_waiters, &vgpu->latency_waiter);
@@ -56,6 +76,7 @@ void queue_add(struct sched *sched, struct sched_vgpu *vgpu)
 
 void queue_remove(struct sched *sched, struct sched_vgpu *vgpu)
 {
+	bf_heap_remove(&sched->spent, &vgpu->spent);
 	bf_heap_remove(&sched->waiters, &vgpu->waiter);
 	bf_heap_remove(&sched->latency_waiters, &vgpu->latency_waiter);
 }
@@ -67,6 +88,20 @@ void vgpu_set_pass(struct sched *sched, struct sched_vgpu *vgpu, int64_t pass)
 	vgpu->pass = pass;
 	bf_heap_update(&sched->waiters, &vgpu->waiter);
 	bf_heap_update(&sched->latency_waiters, &vgpu->latency_waiter);
+}
+
+struct sched_vgpu *queue_first_spent(const struct sched *sched)
+{
+	struct bf_heap_node *first = bf_heap_first(&sched->spent);
+
+	return first ? of_spent(first) : NULL;
+}
+
+uint64_t queue_unspent_ns(const struct sched *sched)
+{
+	const struct sched_vgpu *first = queue_first_spent(sched);
+
+	return first ? first->unspent_ns : SCHED_NEVER;
 }
 
 struct sched_vgpu *queue_first(const struct sched *sched)

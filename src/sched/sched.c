@@ -255,6 +255,8 @@ void sched_bench(struct sched *sched, struct sched_vgpu *vgpu, bool is_benched, 
 void sched_used(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
+	if (vgpu_has_limit(vgpu))
+		vgpu_unpark(sched, vgpu);
 	vgpu_charge(sched, vgpu, gpu_ns);
 	vgpu_update_spent(sched, vgpu);
 	sched->may_cut = true;
@@ -299,7 +301,7 @@ void sched_report_now(const struct sched *sched, const struct sched_vgpu *vgpu, 
 		.gpu_ns = vgpu->gpu_ns,
 		.held_ns = vgpu->held_ns,
 		.waited_ns = vgpu_waited_ns(sched, vgpu),
-		.limited_ns = vgpu->limited_ns,
+		.limited_ns = vgpu_limited_ns(sched, vgpu),
 		.window_ns = age < window ? age : window,
 		.window_used_ns = window_used(&vgpu->window, window, at_ns),
 		.grants = vgpu->grants,

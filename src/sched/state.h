@@ -47,6 +47,8 @@ struct sched_vgpu {
 
 	/* While it is parked: its places in the queues, and up to when it was charged. */
 	struct bf_heap_node waiter, latency_waiter; /* sched::waiters, sched::latency_waiters */
+	struct bf_heap_node spent;		    /* sched::spent */
+	uint64_t unspent_ns;
 	uint64_t parked_ns, parked_policy_ns;
 	double parked_owed_ns;
 	struct wait_mark wait_mark;
@@ -88,6 +90,7 @@ struct sched_vgpu {
 	uint64_t window_from_ns; /* counted since then */
 	int64_t budget_ns;	 /* what its limit allows now; below 0: it had too much, and pays */
 	uint64_t earned_ns;	 /* up to when */
+	uint64_t earned_rest;	 /* millionths of a nanosecond that it has earned beside */
 	uint64_t gpu_ns, held_ns, alone_ns, waited_ns, limited_ns, stopped_ns;
 	uint64_t grants, expiries, given_back, stops;
 	struct sched_waited waited[OTHERS];
@@ -121,6 +124,7 @@ struct sched {
 
 	/* The parked vGPUs that may have the token, by their pass; and those of them that are of the class latency. */
 	struct bf_heap waiters, latency_waiters;
+	struct bf_heap spent; /* the parked vGPUs that are, by the time at which they may be so no longer */
 	/* What every parked vGPU that waits is charged: see park.c. */
 	uint64_t policy_ns; /* time in which a policy could have given it the token */
 	double owed_ns;	    /* time of which it is owed its request */
@@ -170,6 +174,8 @@ struct sched {
 uint64_t window_bucket_ns(uint64_t length_ns);
 void window_add(struct window *window, uint64_t length_ns, uint64_t now_ns, uint64_t used_ns);
 uint64_t window_used(const struct window *window, uint64_t length_ns, uint64_t now_ns);
+/* When no more than to_ns will be used, if nothing is until then; later than now. */
+uint64_t window_falls_ns(const struct window *window, uint64_t length_ns, uint64_t now_ns, uint64_t to_ns);
 
 /* account.c */
 /* Charge everybody for the time up to now. */
@@ -235,12 +241,15 @@ void vgpu_put_to_sleep(struct sched *sched, struct sched_vgpu *vgpu);
 /* Before anything about a vGPU changes but its accounts. A vGPU that is asleep stays so. */
 void vgpu_unpark(struct sched *sched, struct sched_vgpu *vgpu);
 void sched_unpark_all(struct sched *sched);
+/* Those that are spent and may be so no longer at that time. */
+void sched_unpark_due(struct sched *sched, uint64_t now_ns);
 /* Parks the hot vGPUs that may be. */
 void sched_park(struct sched *sched);
 /* Brings the accounts of a vGPU up to now. */
 void vgpu_catch_up(struct sched *sched, struct sched_vgpu *vgpu);
 /* The same, without a change to the vGPU. */
 uint64_t vgpu_waited_ns(const struct sched *sched, const struct sched_vgpu *vgpu);
+uint64_t vgpu_limited_ns(const struct sched *sched, const struct sched_vgpu *vgpu);
 uint64_t vgpu_stopped_ns(const struct sched *sched, const struct sched_vgpu *vgpu);
 double vgpu_owed_ns(const struct sched *sched, const struct sched_vgpu *vgpu);
 
@@ -251,6 +260,9 @@ void queue_free(struct sched *sched);
 void queue_add(struct sched *sched, struct sched_vgpu *vgpu);
 void queue_remove(struct sched *sched, struct sched_vgpu *vgpu);
 void vgpu_set_pass(struct sched *sched, struct sched_vgpu *vgpu, int64_t pass);
+/* Of the parked vGPUs that are spent, the first that may be so no longer, and when; NULL and SCHED_NEVER: none is. */
+struct sched_vgpu *queue_first_spent(const struct sched *sched);
+uint64_t queue_unspent_ns(const struct sched *sched);
 /* Of the parked vGPUs, the one with the least pass; NULL: none waits. */
 struct sched_vgpu *queue_first(const struct sched *sched);
 /* Which vGPU sched_fair_pick() picks from a table of all vGPUs; NULL: none may have the token. */
@@ -305,6 +317,12 @@ static inline double vgpu_request(const struct sched_vgpu *vgpu)
 static inline uint64_t vgpu_window_promised_ns(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	return (uint64_t)((double)sched->options.window_ns * vgpu->share.request_ppm / SCHED_WHOLE_PPM);
+}
+
+/* It is parked and waits for others, not for its own limit. */
+static inline bool vgpu_is_parked_waiter(const struct sched_vgpu *vgpu)
+{
+	return vgpu->attention == VGPU_PARKED && vgpu_wants(vgpu) && !vgpu->is_spent;
 }
 
 /* It has the GPU, or a turn on it. */

@@ -291,12 +291,12 @@ static uint64_t holder_wake_ns(const struct sched *sched)
 
 uint64_t sched_token_wake_ns(const struct sched *sched)
 {
-	uint64_t wake = holder_wake_ns(sched);
+	uint64_t wake = earlier(holder_wake_ns(sched), queue_unspent_ns(sched));
 
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot)) {
 		if (vgpu_is_draining(v) && !v->is_stopping && v->drain_ns >= sched->now_ns)
 			wake = bf_min(wake, v->drain_ns);
-		if (!vgpu_has_limit(v) || !vgpu_wants(v))
+		if (!vgpu_has_limit(v) || !(vgpu_wants(v) || v->is_spent))
 			continue;
 		wake = bf_min(wake, v->is_spent	    ? vgpu_unspent_ns(sched, v)
 				    : vgpu_is_on(v) ? vgpu_spent_ns(sched, v)

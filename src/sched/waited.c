@@ -84,7 +84,7 @@ size_t sched_waited_for(const struct sched_vgpu *vgpu, struct sched_waited *othe
 	size_t count = 0;
 
 	memcpy(waited, vgpu->waited, sizeof(waited));
-	if (vgpu->attention == VGPU_PARKED && vgpu_wants(vgpu))
+	if (vgpu_is_parked_waiter(vgpu))
 		replay(vgpu->sched, vgpu->wait_mark, waited);
 	for (unsigned i = 0; i < OTHERS; i++) {
 		size_t at;

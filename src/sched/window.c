@@ -33,17 +33,45 @@ void window_add(struct window *window, uint64_t length_ns, uint64_t now_ns, uint
 	window->sum_ns += used_ns;
 }
 
-uint64_t window_used(const struct window *window, uint64_t length_ns, uint64_t now_ns)
+/* The sum at the beginning of a bucket that is at most as old as the newest, without a change to the window. */
+static uint64_t sum_at(const struct window *window, uint64_t number)
 {
-	uint64_t bucket_ns = window_bucket_ns(length_ns), number = now_ns / bucket_ns;
-	uint64_t sum_ns = window->sum_ns, oldest;
+	uint64_t sum_ns = window->sum_ns;
 
-	if (number < window->number)
-		number = window->number;
 	if (!sum_ns || number - window->number > BUCKETS)
 		return 0;
 	for (uint64_t n = window->number + 1; n <= number; n++)
 		sum_ns -= window->used_ns[n % (BUCKETS + 1)];
-	oldest = window->used_ns[(number + 1) % (BUCKETS + 1)];
+	return sum_ns;
+}
+
+static uint64_t number_at(const struct window *window, uint64_t bucket_ns, uint64_t now_ns)
+{
+	return now_ns / bucket_ns > window->number ? now_ns / bucket_ns : window->number;
+}
+
+uint64_t window_used(const struct window *window, uint64_t length_ns, uint64_t now_ns)
+{
+	uint64_t bucket_ns = window_bucket_ns(length_ns), number = number_at(window, bucket_ns, now_ns);
+	uint64_t sum_ns = sum_at(window, number), oldest = window->used_ns[(number + 1) % (BUCKETS + 1)];
+
+	if (!sum_ns)
+		return 0;
 	return sum_ns - (uint64_t)((double)oldest * (double)(now_ns % bucket_ns) / (double)bucket_ns);
+}
+
+uint64_t window_falls_ns(const struct window *window, uint64_t length_ns, uint64_t now_ns, uint64_t to_ns)
+{
+	uint64_t bucket_ns = window_bucket_ns(length_ns), number = number_at(window, bucket_ns, now_ns);
+	uint64_t sum_ns = sum_at(window, number), oldest = 0, at_ns;
+
+	for (; sum_ns > to_ns; number++, sum_ns -= oldest) {
+		oldest = window->used_ns[(number + 1) % (BUCKETS + 1)];
+		if (sum_ns - oldest <= to_ns)
+			break;
+	}
+	at_ns = number * bucket_ns + 1;
+	if (sum_ns > to_ns)
+		at_ns += (uint64_t)((double)(sum_ns - to_ns) * (double)bucket_ns / (double)oldest);
+	return at_ns > now_ns ? at_ns : now_ns + 1;
 }
