@@ -5,25 +5,22 @@
 
 #include "sched/state.h"
 
+/* Where all are taken the one with the least time is replaced. A free one has none. */
 static void note(struct sched_waited *waited, const struct sched_vgpu *other, uint64_t ns)
 {
-	struct sched_waited *slot = NULL;
+	uint64_t least_ns = waited[0].ns;
+	unsigned least = 0;
 
-	for (unsigned i = 0; i < OTHERS; i++) {
-		if (waited[i].other == other)
-			slot = &waited[i];
-		else if (!waited[i].other && !slot)
-			slot = &waited[i];
-		if (slot && slot->other == other)
-			break;
+	for (unsigned i = 0; i < OTHERS; i++)
+		if (waited[i].other == other) {
+			waited[i].ns += ns;
+			return;
+		}
+	for (unsigned i = 1; i < OTHERS; i++) {
+		least = waited[i].ns < least_ns ? i : least;
+		least_ns = waited[i].ns < least_ns ? waited[i].ns : least_ns;
 	}
-	if (!slot) /* all are taken: the one with the least time is replaced */
-		for (unsigned i = 0; i < OTHERS; i++)
-			if (!slot || waited[i].ns < slot->ns)
-				slot = &waited[i];
-	if (slot->other != other)
-		*slot = (struct sched_waited){ other, 0 };
-	slot->ns += ns;
+	waited[least] = (struct sched_waited){ other, ns };
 }
 
 void waited_note(struct sched_vgpu *vgpu, const struct sched_vgpu *other, uint64_t ns)
