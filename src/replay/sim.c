@@ -293,7 +293,7 @@ void sim_bench(struct sim_vgpu *v, bool is_benched)
 		return;
 	v->is_benched = is_benched;
 	v->is_open = false;
-	sched_bench(v->sim->sched, v->vgpu, is_benched, v->sim->now_ns);
+	sched_hold(v->sim->sched, v->vgpu, is_benched, v->sim->now_ns);
 	ask(v->sim);
 }
 

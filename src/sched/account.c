@@ -1,4 +1,4 @@
-/* Who has had what: everybody is charged for the time since the last look. */
+/* The accounts: every vGPU is charged for the time since the last step. */
 #include "sched/state.h"
 
 void vgpu_charge(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns)
@@ -7,7 +7,7 @@ void vgpu_charge(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns)
 	if (vgpu_has_limit(vgpu))
 		vgpu->budget_ns -= (int64_t)gpu_ns;
 	window_add(&vgpu->window, sched->options.window_ns, sched->now_ns, gpu_ns);
-	if (vgpu->is_rider) { /* what it had before with a token it has paid for already */
+	if (vgpu->is_rider) { /* GPU time that it used before with a token is paid for already */
 		uint64_t rides_ns = sched->now_ns - vgpu->rides_since_ns;
 
 		vgpu->owed_ns -= (double)(gpu_ns < rides_ns ? gpu_ns : rides_ns);
@@ -17,8 +17,8 @@ void vgpu_charge(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns)
 		window_add(&sched->rode, sched->options.window_ns, sched->now_ns, gpu_ns);
 }
 
-/* Those who share the GPU at this moment by the hardware's turns. A rider comes on at once, so while one has work the
- * time is the riders'; otherwise it is divided among all who are on. */
+/* The vGPUs that share the GPU at this moment by the hardware's turns. A rider is served at once, so while a rider has work
+ * the time is the riders'; otherwise it is divided among all vGPUs that are on the GPU. */
 struct present {
 	unsigned riders, guests, others;
 };
@@ -36,19 +36,19 @@ static struct present look(const struct sched *sched)
 	return present;
 }
 
-/* Whether one rides that has a right to: guests ride because a policy says so. */
+/* Whether a latency vGPU rides. Guests ride because a policy proposes it. */
 static bool has_riders(const struct present *present)
 {
 	return present->riders > present->guests;
 }
 
-/* What riders leave whoever has the token. */
+/* The time that riders leave to the holder of the token. */
 static uint64_t left_by_riders(const struct sched *sched, const struct present *present, uint64_t ns)
 {
 	return ns - (has_riders(present) ? (uint64_t)(sched->riders_take * (double)ns) : 0);
 }
 
-/* A stop takes effect at some time before it is said to have: half of it is a fair guess. */
+/* A stop takes effect at an unknown time before it is reported: half of the time is an estimate. */
 static uint64_t ran_part(const struct sched_vgpu *vgpu, uint64_t ns)
 {
 	return vgpu->is_stopping ? ns / 2 : ns;
@@ -71,8 +71,8 @@ static bool others_want_token(const struct sched *sched, const struct sched_vgpu
 	return false;
 }
 
-/* Of the time for which anybody had the token, or was a guest, everybody is owed his part, less what he had of it himself.
- * Also one whose limit holds it back: it may have as much as was promised, and is not to wait twice for it. */
+/* Of the time for which a vGPU held the token, or a guest had work, every vGPU is owed its part, less the time for which it
+ * held the token itself. This includes a vGPU that is spent: its request is within its limit. */
 static void owe(const struct sched *sched, struct sched_vgpu *vgpu, uint64_t ns, bool has_guests)
 {
 	double most = vgpu_owed_most(sched, vgpu);
@@ -86,8 +86,8 @@ static void owe(const struct sched *sched, struct sched_vgpu *vgpu, uint64_t ns,
 		vgpu->owed_ns = 0;
 }
 
-/* The token is paid for as long as it is used, or kept from others. What a rider takes meanwhile is not the holder's,
- * nor is the time until it is let go. */
+/* The holder is charged while it uses the token, or others want it. It is not charged for the time that riders take, nor for
+ * the time until it is resumed. */
 static void charge_token(struct sched *sched, struct sched_vgpu *vgpu, const struct present *present,
 			 uint64_t ns)
 {
@@ -103,8 +103,8 @@ static void charge_token(struct sched *sched, struct sched_vgpu *vgpu, const str
 	vgpu->slice_left_ns -= (int64_t)ns;
 }
 
-/* Who is in the way of those who wait: the holder, or whoever is about to leave. */
-static const struct sched_vgpu *in_the_way(const struct sched *sched)
+/* The vGPU that waiting vGPUs wait for: one that still has to leave the GPU, or the holder. */
+static const struct sched_vgpu *blocker_of_waiters(const struct sched *sched)
 {
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (vgpu_is_draining(v))
@@ -112,9 +112,9 @@ static const struct sched_vgpu *in_the_way(const struct sched *sched)
 	return sched->holder;
 }
 
-/* Of the time that has passed, what a policy could have let somebody in. Not what riders took, who come on as they like; not
- * if whoever has to leave takes much longer than that should take, or is only being let go; and no longer than a slice can
- * be at once: whoever asks it was away (a host that is busy or was stopped). */
+/* The time that a policy answers for when a vGPU waits. It does not answer for the time that riders took, for a vGPU that
+ * takes much longer to leave the GPU than the grace time, or for a resume. It answers for a round at most at once: a longer
+ * step means that the caller did not run (a busy or suspended host). */
 static uint64_t answered_for_ns(const struct sched *sched, const struct present *present,
 				const struct sched_vgpu *other, uint64_t ns)
 {
@@ -146,7 +146,7 @@ static void charge_wait(struct sched_vgpu *vgpu, const struct sched_vgpu *other,
 
 void vgpu_set_state(struct sched *sched, struct sched_vgpu *vgpu)
 {
-	enum sched_state state = vgpu->is_benched   ? SCHED_IS_BENCHED
+	enum sched_state state = vgpu->is_held	    ? SCHED_IS_HELD
 				 : vgpu_is_on(vgpu) ? SCHED_IS_RUNNING
 				 : vgpu_wants(vgpu) ? SCHED_IS_WAITING
 						    : SCHED_IS_IDLE;
@@ -157,7 +157,7 @@ void vgpu_set_state(struct sched *sched, struct sched_vgpu *vgpu)
 	}
 }
 
-/* The least that anybody in line has had. */
+/* Sets sched::pass to the least pass of the vGPUs that take tokens and want the GPU. */
 static void raise_pass(struct sched *sched)
 {
 	const struct sched_vgpu *first = queue_first(sched);
@@ -174,7 +174,7 @@ static void raise_pass(struct sched *sched)
 		sched->pass = least;
 }
 
-/* The same for all that are parked and wait. */
+/* Charges the vGPUs that are parked and wait: see park.c. */
 static void charge_parked(struct sched *sched, const struct sched_vgpu *other, uint64_t ns,
 			  uint64_t policy_ns, uint64_t owed_ns)
 {
@@ -189,7 +189,7 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 	uint64_t ns = now_ns > sched->now_ns ? now_ns - sched->now_ns : 0;
 	struct present present = look(sched);
 	uint64_t owed_ns = present.guests ? ns : 0;
-	const struct sched_vgpu *other = ns ? in_the_way(sched) : NULL;
+	const struct sched_vgpu *other = ns ? blocker_of_waiters(sched) : NULL;
 	uint64_t policy_ns;
 
 	sched_unpark_due(sched, sched->now_ns + ns);
@@ -197,7 +197,7 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 	policy_ns = answered_for_ns(sched, &present, other, ns);
 	if (ns && has_riders(&present))
 		window_add(&sched->had_riders, sched->options.window_ns, sched->now_ns, ns);
-	sched->anybody_ns += present.riders + present.others ? ns : 0;
+	sched->any_held_ns += present.riders + present.others ? ns : 0;
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot)) {
 		v->charged_ns = 0;
 		if (vgpu_has_limit(v))

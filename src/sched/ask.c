@@ -1,145 +1,8 @@
-/* Who decides: a policy where there is one that has the hook and answers, the built-in otherwise. What a policy says is
- * held to what may be (clamp.c) on a table of our own: the one it reads is a copy, which others can get at. */
-#include <errno.h>
-#include <stdlib.h>
+/* Decisions: a policy decides where one is loaded that has the hook and proposes something, the built-in policy otherwise. A
+ * proposal is clamped (clamp.c) on sched's own table: the policy reads a copy, which other programs can change. */
 #include <string.h>
 
 #include "sched/state.h"
-
-int ask_make_room(struct sched *sched, size_t count)
-{
-	size_t room = sched->room ? 2 * sched->room : 16;
-	struct belfry_vgpu *table;
-	struct sched_vgpu **entries;
-
-	if (count <= sched->room)
-		return 0;
-	table = realloc(sched->table, room * sizeof(*table));
-	if (!table)
-		return -ENOMEM;
-	sched->table = table;
-	entries = realloc(sched->entries, room * sizeof(void *));
-	if (!entries)
-		return -ENOMEM;
-	sched->entries = entries;
-	sched->room = room;
-	return 0;
-}
-
-static uint32_t flags_of(const struct sched *sched, const struct sched_vgpu *vgpu)
-{
-	bool may_have = vgpu_may_have_token(sched, vgpu) && !vgpu_is_with_holder(sched, vgpu);
-
-	return (vgpu->is_waiting ? BELFRY_WAITS : 0u) | (vgpu->is_running ? BELFRY_RUNS : 0u) |
-	       (may_have ? BELFRY_MAY_HAVE : 0u) | (vgpu == sched->holder ? BELFRY_HOLDS : 0u) |
-	       (vgpu->is_rider ? BELFRY_RIDES : 0u) | (vgpu->is_spent ? BELFRY_SPENT : 0u) |
-	       (vgpu_is_overdue(sched, vgpu) ? BELFRY_OVERDUE : 0u);
-}
-
-static void describe(const struct sched *sched, const struct sched_vgpu *v, struct belfry_vgpu *to)
-{
-	uint64_t window = sched->options.window_ns;
-
-	*to = (struct belfry_vgpu){
-		.id = v->id,
-		.flags = flags_of(sched, v),
-		.class = v->share.class == SCHED_LATENCY ? BELFRY_LATENCY : BELFRY_THROUGHPUT,
-		.request_ppm = v->share.request_ppm,
-		.limit_ppm = v->share.limit_ppm,
-		.weight_ppm = (uint32_t)(vgpu_weight(sched, v) * SCHED_WHOLE_PPM + 0.5),
-		.part_ppm = part_ppm(vgpu_part(sched, v)),
-		.domain = v->share.domain,
-		.percentile_ppm = v->share.percentile_ppm,
-		.objective_ns = v->share.objective_ns,
-		.tail_ns = v->tail_ns,
-		.p50_ns = v->p50_ns,
-		.samples = v->samples,
-		.missed = v->missed,
-		.pass_ns = v->pass,
-		.owed_ns = (int64_t)v->owed_ns,
-		.gpu_ns = v->gpu_ns,
-		.window_used_ns = window_used(&v->window, window, sched->now_ns),
-		.window_promised_ns = vgpu_window_promised_ns(sched, v),
-		.allowance_ns = vgpu_allowance(sched, v),
-		.slice_ns = v->slice_ns,
-		.slice_left_ns = v->slice_left_ns,
-		.wants_since_ns = vgpu_wants(v) ? v->wants_ns : 0,
-		.deadline_ns = v->deadline_ns,
-		.gap_ns = v->gap_ns,
-		.burst_ns = v->burst_ns,
-		.waited_ns = v->waited_ns,
-		.grants = v->grants,
-		.sm_ppm = busy_ppm(v, v->sm),
-		.mem_ppm = busy_ppm(v, v->mem),
-		.timeslice_us = v->timeslice_us,
-		.interleave = v->interleave,
-	};
-}
-
-static uint32_t entry_of(const struct sched *sched, uint32_t count, const struct sched_vgpu *vgpu)
-{
-	for (uint32_t i = 0; vgpu && i < count; i++)
-		if (sched->entries[i] == vgpu)
-			return i;
-	return BELFRY_NOBODY;
-}
-
-/* Who is in the table of a question: all that have programs; where that is too much, those with work. Not who is only waited
- * for: hundreds of idle vGPUs would keep a policy from being asked about the others. */
-static bool belongs(const struct sched_vgpu *v, enum belfry_hook hook, bool is_full)
-{
-	switch (hook) {
-	case BELFRY_HOOK_INIT:
-	case BELFRY_HOOK_EXIT:
-	case BELFRY_HOOK_VGPU_INIT:
-	case BELFRY_HOOK_VGPU_EXIT:
-	case BELFRY_HOOK_VGPU_SET:
-		return false; /* but for the one it is about */
-	case BELFRY_HOOK_MEM_PRESSURE:
-		return !is_full || v->is_present;
-	default:
-		return vgpu_is_on(v) || vgpu_wants(v) || v->is_active || (v->is_present && !is_full);
-	}
-}
-
-static uint32_t fill_table(struct sched *sched, enum belfry_hook hook, const struct sched_vgpu *about,
-			   bool is_full)
-{
-	uint32_t count = 0;
-
-	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
-		if (v == about || belongs(v, hook, is_full)) {
-			vgpu_catch_up(sched, v);
-			describe(sched, v, &sched->table[count]);
-			sched->entries[count++] = v;
-		}
-	return count;
-}
-
-/* A head without a table. */
-static struct belfry_head head_of(const struct sched *sched, enum belfry_hook hook, size_t size)
-{
-	return (struct belfry_head){ .now_ns = sched->now_ns,
-				     .hook = hook,
-				     .size = (uint32_t)size,
-				     .vgpu = BELFRY_NOBODY,
-				     .window_ns = sched->options.window_ns,
-				     .round_ns = sched->options.round_ns,
-				     .slice_min_ns = sched->options.slice_min_ns,
-				     .pass_ns = sched->pass };
-}
-
-static struct belfry_head begin(struct sched *sched, enum belfry_hook hook, size_t size,
-				const struct sched_vgpu *about)
-{
-	struct belfry_head head = head_of(sched, hook, size);
-
-	head.count = fill_table(sched, hook, about, false);
-	if (head.count > BELFRY_VGPUS_MAX)
-		head.count = fill_table(sched, hook, about, true);
-	head.vgpu = entry_of(sched, head.count, about);
-	return head;
-}
 
 static bool has(const struct sched_policy *policy, enum belfry_hook hook)
 {
@@ -155,8 +18,7 @@ static void fail(struct sched_policy *policy, const char *why)
 
 static const struct belfry_tick as_built_in = { .interleave = -1, .ride = -1 };
 
-/* It is not asked any more. What it proposed for longer than a moment is looked at again, and nobody pays for what it let
- * him have. */
+/* The policy is not called any more. Its lasting proposals are dropped, and no vGPU pays for time that it gave it. */
 static void drop_policy(struct sched *sched)
 {
 	sched_unpark_all(sched);
@@ -169,11 +31,11 @@ static void drop_policy(struct sched *sched)
 		sched->holder->is_slice_proposed = false;
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all)) {
 		v->tick = as_built_in;
-		v->starves_ns = 0; /* that was its doing */
+		v->starves_ns = 0; /* the policy answers for it */
 		vgpu_awaken(sched, v);
 	}
 	sched_update_line(sched);
-	sched_forgive(sched);
+	sched_cap_passes(sched);
 }
 
 void sched_fail_policy(struct sched *sched, const char *why)
@@ -182,7 +44,7 @@ void sched_fail_policy(struct sched *sched, const char *why)
 	drop_policy(sched);
 }
 
-/* ctx begins with a head, which is ours again afterwards, whatever was written there. */
+/* ctx begins with a head. It is restored after the call: a policy may write to it. */
 static int call(struct sched_policy *policy, enum belfry_hook hook, void *ctx, size_t size)
 {
 	struct belfry_head head;
@@ -198,7 +60,7 @@ static int call(struct sched_policy *policy, enum belfry_hook hook, void *ctx, s
 	return rc;
 }
 
-/* The GPU's policy. More vGPUs than a policy can be told of at once are the built-in's. */
+/* Calls the GPU's policy. The built-in policy decides where there are more vGPUs than a table can have. */
 static int ask_policy(struct sched *sched, void *ctx, size_t size)
 {
 	const struct belfry_head *head = ctx;
@@ -214,7 +76,7 @@ static int ask_policy(struct sched *sched, void *ctx, size_t size)
 	return rc;
 }
 
-/* A vGPU's own: it is told of nobody else. */
+/* Calls a vGPU's own policy, with that vGPU alone in the table. */
 static int ask_own(struct sched *sched, struct sched_vgpu *vgpu, void *ctx, size_t size)
 {
 	struct belfry_head head, *of_ctx = ctx;
@@ -222,7 +84,7 @@ static int ask_own(struct sched *sched, struct sched_vgpu *vgpu, void *ctx, size
 	int rc;
 
 	memcpy(&head, ctx, sizeof(head));
-	entry = entry_of(sched, head.count, vgpu);
+	entry = table_entry(sched, head.count, vgpu);
 	if (!has(&vgpu->policy, (enum belfry_hook)head.hook) || entry == BELFRY_NOBODY)
 		return BELFRY_DEFAULT;
 	vgpu->policy.table[0] = sched->table[entry];
@@ -238,14 +100,14 @@ static bool is_of_interest(const struct sched *sched, enum belfry_hook hook, con
 	return has(&sched->policy, hook) || (vgpu && has(&vgpu->policy, hook)) || sched->watch.wants_all;
 }
 
-/* Whether the decision is made on a table: a policy is asked, or a watch wants to have it. */
+/* Whether the decision is made on a table: a policy is called, or a watch wants all decisions. */
 static bool has_table(const struct sched *sched, enum belfry_hook hook)
 {
 	return has(&sched->policy, hook) || sched->watch.wants_all;
 }
 
-static void told(const struct sched *sched, const struct sched_decision *decision, const void *ctx,
-		 size_t size)
+static void tell_watch(const struct sched *sched, const struct sched_decision *decision, const void *ctx,
+		       size_t size)
 {
 	if (sched->watch.decided)
 		sched->watch.decided(sched->watch.context, decision, ctx, size, sched->table);
@@ -260,7 +122,7 @@ static struct sched_decision decision_of(const struct sched *sched, enum belfry_
 					.got_id = about ? about->id : 0 };
 }
 
-/* Its own policy may be content with less. */
+/* The vGPU's own policy may shorten the slice. */
 static void shorten(struct sched *sched, struct sched_vgpu *vgpu, const struct belfry_pick *picked,
 		    uint64_t *slice_ns)
 {
@@ -280,31 +142,31 @@ static void shorten(struct sched *sched, struct sched_vgpu *vgpu, const struct b
 	if (ctx.slice_ns && ctx.slice_ns != *slice_ns)
 		decision.clamps = SCHED_CLAMP_SLICE;
 	decision.got_ns = *slice_ns;
-	told(sched, &decision, &ctx, sizeof(ctx));
+	tell_watch(sched, &decision, &ctx, sizeof(ctx));
 }
 
-/* A slice is as long as it was said to be, whoever comes meanwhile; unless nobody said how long. */
+/* A slice of a proposed length keeps it when other vGPUs come. One of the built-in's length does not. */
 static bool is_fixed(const struct sched_decision *decision)
 {
 	return decision->clamps & SCHED_CLAMP_PROMISE ||
 	       (decision->proposed_ns && !(decision->clamps & SCHED_CLAMP_CHOICE));
 }
 
-/* The built-in's pick, found without a table. */
+/* The built-in policy's pick, without a table. */
 static struct sched_vgpu *pick_built_in(struct sched *sched, uint64_t *slice_ns)
 {
 	struct belfry_pick ctx = { .last = BELFRY_NOBODY, .choice = BELFRY_NOBODY, .beside = BELFRY_NOBODY };
 	struct sched_decision decision = decision_of(sched, BELFRY_HOOK_PICK, NULL);
 	struct sched_vgpu *next;
 
-	ctx.head = head_of(sched, BELFRY_HOOK_PICK, sizeof(ctx));
+	ctx.head = table_head(sched, BELFRY_HOOK_PICK, sizeof(ctx));
 	next = queue_pick(sched, &ctx.head);
 	if (!next || has(&next->policy, BELFRY_HOOK_PICK))
 		return next;
 	*slice_ns = ctx.slice_ns = fair_slice(&ctx.head, part_ppm(vgpu_part(sched, next)));
 	decision.got_id = next->id;
 	decision.got_ns = ctx.slice_ns;
-	told(sched, &decision, &ctx, sizeof(ctx));
+	tell_watch(sched, &decision, &ctx, sizeof(ctx));
 	return next;
 }
 
@@ -318,10 +180,10 @@ static struct sched_vgpu *pick_from_table(struct sched *sched, uint64_t *slice_n
 	uint32_t last;
 	int rc;
 
-	ctx.head = begin(sched, BELFRY_HOOK_PICK, sizeof(ctx), NULL);
-	ctx.last = last = entry_of(sched, ctx.head.count, sched->last);
+	ctx.head = table_fill(sched, BELFRY_HOOK_PICK, sizeof(ctx), NULL);
+	ctx.last = last = table_entry(sched, ctx.head.count, sched->last);
 	rc = ask_policy(sched, &ctx, sizeof(ctx));
-	ctx.last = last; /* whatever was written there */
+	ctx.last = last; /* a policy may write to it */
 	if (rc == BELFRY_PROPOSE) {
 		decision.decider = SCHED_BY_POLICY;
 		is_left_open = ctx.choice == BELFRY_NOBODY;
@@ -341,7 +203,7 @@ static struct sched_vgpu *pick_from_table(struct sched *sched, uint64_t *slice_n
 	if (is_left_open && !(decision.clamps & SCHED_CLAMP_PROMISE))
 		decision.proposed_id = next->id;
 	decision.got_ns = ctx.slice_ns;
-	told(sched, &decision, &ctx, sizeof(ctx));
+	tell_watch(sched, &decision, &ctx, sizeof(ctx));
 	if (has(&next->policy, BELFRY_HOOK_PICK)) {
 		shorten(sched, next, &ctx, slice_ns);
 		*is_proposed |= *slice_ns != ctx.slice_ns;
@@ -363,10 +225,10 @@ struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_pr
 	return pick_from_table(sched, slice_ns, is_proposed, beside_id);
 }
 
-/* The same as preempt_by_table(), where only the built-in is asked. */
+/* The built-in policy's decision whether the holder is stopped, without a table. */
 static bool preempt_built_in(struct sched *sched)
 {
-	struct belfry_preempt ctx = { .head = head_of(sched, BELFRY_HOOK_PREEMPT, sizeof(ctx)),
+	struct belfry_preempt ctx = { .head = table_head(sched, BELFRY_HOOK_PREEMPT, sizeof(ctx)),
 				      .holder = BELFRY_NOBODY };
 	struct sched_vgpu *first = queue_pick(sched, &ctx.head);
 	struct sched_decision decision;
@@ -378,17 +240,17 @@ static bool preempt_built_in(struct sched *sched)
 		return false;
 	decision = decision_of(sched, BELFRY_HOOK_PREEMPT, first);
 	decision.got_ns = 1;
-	told(sched, &decision, &ctx, sizeof(ctx));
+	tell_watch(sched, &decision, &ctx, sizeof(ctx));
 	return true;
 }
 
-/* Of those who wait, whoever the built-in would pick. */
+/* The question is asked about the waiting vGPU that the built-in policy would pick. */
 static bool preempt_by_table(struct sched *sched)
 {
-	struct belfry_preempt ctx = { .head = begin(sched, BELFRY_HOOK_PREEMPT, sizeof(ctx), NULL) };
+	struct belfry_preempt ctx = { .head = table_fill(sched, BELFRY_HOOK_PREEMPT, sizeof(ctx), NULL) };
 	struct belfry_pick first = { .head = ctx.head };
 	struct sched_decision decision;
-	uint32_t holder = entry_of(sched, ctx.head.count, sched->holder);
+	uint32_t holder = table_entry(sched, ctx.head.count, sched->holder);
 	int rc;
 
 	sched_fair_pick(sched->table, &first);
@@ -398,7 +260,7 @@ static bool preempt_by_table(struct sched *sched)
 	ctx.holder = holder;
 	decision = decision_of(sched, BELFRY_HOOK_PREEMPT, sched->entries[first.choice]);
 	rc = ask_policy(sched, &ctx, sizeof(ctx));
-	ctx.holder = holder; /* whatever was written there */
+	ctx.holder = holder; /* a policy may write to it */
 	if (rc == BELFRY_PROPOSE) {
 		decision.decider = SCHED_BY_POLICY;
 		decision.proposed_ns = ctx.stop != 0;
@@ -409,7 +271,7 @@ static bool preempt_by_table(struct sched *sched)
 	}
 	decision.got_ns = ctx.stop != 0;
 	if (decision.decider == SCHED_BY_POLICY || ctx.stop || sched->watch.wants_all)
-		told(sched, &decision, &ctx, sizeof(ctx));
+		tell_watch(sched, &decision, &ctx, sizeof(ctx));
 	return ctx.stop;
 }
 
@@ -444,12 +306,12 @@ void ask_enqueue(struct sched *sched, struct sched_vgpu *vgpu)
 	vgpu->deadline_ns = usual;
 	if (!is_of_interest(sched, BELFRY_HOOK_ENQUEUE, vgpu))
 		return;
-	ctx.head = begin(sched, BELFRY_HOOK_ENQUEUE, sizeof(ctx), vgpu);
+	ctx.head = table_fill(sched, BELFRY_HOOK_ENQUEUE, sizeof(ctx), vgpu);
 	if (ask_both(sched, vgpu, &ctx, sizeof(ctx), &decision) == BELFRY_PROPOSE)
 		vgpu->deadline_ns = ctx.deadline_ns;
 	decision.proposed_ns = ctx.deadline_ns;
 	decision.got_ns = vgpu->deadline_ns;
-	told(sched, &decision, &ctx, sizeof(ctx));
+	tell_watch(sched, &decision, &ctx, sizeof(ctx));
 }
 
 static void ask_tick(struct sched *sched, const struct belfry_head *head, uint32_t entry)
@@ -467,10 +329,10 @@ static void ask_tick(struct sched *sched, const struct belfry_head *head, uint32
 		decision.got_ns = ctx.timeslice_us;
 		vgpu->tick = ctx;
 	}
-	told(sched, &decision, &ctx, sizeof(ctx));
+	tell_watch(sched, &decision, &ctx, sizeof(ctx));
 }
 
-/* All of them on one table. */
+/* All vGPUs are asked about on one table. */
 void ask_ticks(struct sched *sched)
 {
 	struct belfry_head head;
@@ -480,13 +342,13 @@ void ask_ticks(struct sched *sched)
 	if (!has_table(sched, BELFRY_HOOK_TICK))
 		return;
 	sched_update_line(sched);
-	head = begin(sched, BELFRY_HOOK_TICK, sizeof(struct belfry_tick), NULL);
+	head = table_fill(sched, BELFRY_HOOK_TICK, sizeof(struct belfry_tick), NULL);
 	for (uint32_t i = 0; i < head.count; i++)
 		if (sched->entries[i]->is_present)
 			ask_tick(sched, &head, i);
 }
 
-/* Nothing is proposed. */
+/* Calls hooks that propose nothing. */
 static void tell(struct sched *sched, struct sched_vgpu *vgpu, void *ctx, size_t size,
 		 struct sched_decision *decision)
 {
@@ -494,7 +356,7 @@ static void tell(struct sched *sched, struct sched_vgpu *vgpu, void *ctx, size_t
 		decision->decider = SCHED_BY_POLICY;
 	if (ask_own(sched, vgpu, ctx, size) == BELFRY_PROPOSE)
 		decision->decider = SCHED_BY_OWN_POLICY;
-	told(sched, decision, ctx, size);
+	tell_watch(sched, decision, ctx, size);
 }
 
 void tell_running(struct sched *sched, struct sched_vgpu *vgpu)
@@ -504,7 +366,7 @@ void tell_running(struct sched *sched, struct sched_vgpu *vgpu)
 
 	if (!is_of_interest(sched, BELFRY_HOOK_RUNNING, vgpu))
 		return;
-	ctx.head = begin(sched, BELFRY_HOOK_RUNNING, sizeof(ctx), vgpu);
+	ctx.head = table_fill(sched, BELFRY_HOOK_RUNNING, sizeof(ctx), vgpu);
 	decision.got_ns = ctx.slice_ns;
 	tell(sched, vgpu, &ctx, sizeof(ctx), &decision);
 }
@@ -519,7 +381,7 @@ void tell_stopping(struct sched *sched, struct sched_vgpu *vgpu, enum belfry_why
 
 	if (!is_of_interest(sched, BELFRY_HOOK_STOPPING, vgpu))
 		return;
-	ctx.head = begin(sched, BELFRY_HOOK_STOPPING, sizeof(ctx), vgpu);
+	ctx.head = table_fill(sched, BELFRY_HOOK_STOPPING, sizeof(ctx), vgpu);
 	decision.got_ns = ctx.gpu_ns;
 	tell(sched, vgpu, &ctx, sizeof(ctx), &decision);
 }
@@ -531,7 +393,7 @@ void tell_missed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t took_ns)
 
 	if (!is_of_interest(sched, BELFRY_HOOK_OBJECTIVE_MISSED, vgpu))
 		return;
-	ctx.head = begin(sched, BELFRY_HOOK_OBJECTIVE_MISSED, sizeof(ctx), vgpu);
+	ctx.head = table_fill(sched, BELFRY_HOOK_OBJECTIVE_MISSED, sizeof(ctx), vgpu);
 	decision.got_ns = took_ns;
 	tell(sched, vgpu, &ctx, sizeof(ctx), &decision);
 }
@@ -546,20 +408,20 @@ int sched_ask(struct sched *sched, enum belfry_hook hook, const struct sched_vgp
 	sched_advance(sched, now_ns);
 	if (!is_of_interest(sched, hook, about))
 		return BELFRY_DEFAULT;
-	if (hook == BELFRY_HOOK_MEM_PRESSURE) /* those who do nothing may have what others need */
+	if (hook == BELFRY_HOOK_MEM_PRESSURE) /* vGPUs that are asleep may have memory */
 		for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all))
 			vgpu_awaken(sched, v);
 	decision = decision_of(sched, hook, about);
-	head = begin(sched, hook, size, about);
+	head = table_fill(sched, hook, size, about);
 	sched->told_count = head.count;
 	memcpy(ctx, &head, sizeof(head));
 	rc = ask_policy(sched, ctx, size);
 	decision.decider = rc == BELFRY_PROPOSE ? SCHED_BY_POLICY : SCHED_BUILT_IN;
-	told(sched, &decision, ctx, size);
+	tell_watch(sched, &decision, ctx, size);
 	return rc;
 }
 
-/* Whatever the one before proposed is forgotten: the token stays where it is, and the next decision is the new one's. */
+/* Proposals of the policy before are dropped. The holder keeps the token, and the new policy makes the next decision. */
 void sched_set_policy(struct sched *sched, const struct sched_policy *policy, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);

@@ -1,16 +1,17 @@
-/* How busy each vGPU keeps the SMs and the memory bus while it runs. What can be measured is of all together; but how much of
- * the time each had the GPU is known, and it differs from one measurement to the next. So each measurement is an equation
+/* How busy each vGPU keeps the SMs and the memory bus while it runs. Only the sum over all vGPUs can be
+ * measured, but the GPU time of each is known, and it differs from one measurement to the next. So each measurement is an
+ * equation
  *
  *	what was measured = sum over vGPUs of (its part of the time * how busy it keeps them)
  *
- * and the guesses are moved to where it holds, those that are in doubt more than those that are sure: a Kalman filter that keeps
- * no more of how they depend on each other than how much each is in doubt. A vGPU that has had the GPU to itself for a while is
- * sure, so whoever comes then is told from it; of those that always ran together in the same ratio only the sum is known. */
+ * and the estimates are corrected so that it holds, uncertain ones more than certain ones: a Kalman filter that keeps variances
+ * and no covariances. The estimate of a vGPU that ran alone for a while is certain, so that of a vGPU that joins it can be
+ * found. Of vGPUs that always ran together in the same ratio only the sum is known. */
 #include "sched/state.h"
 
-static const double least_part = 0.01; /* who had less is not looked at */
-static const double least_all = 0.05;  /* nor is anything, where all together had less */
-/* Variances: of what is not known at all, of a measurement, and of what a program may change in between. */
+static const double least_part = 0.01; /* a vGPU with less is left out */
+static const double least_all = 0.05;  /* a measurement with less in total is left out */
+/* Variances: of an unknown figure, of a measurement, and of the change of a program between two measurements. */
 static const double unknown = 1.0 / 12, noise = 0.003, drift = 0.0001;
 
 static double part_of(const struct sched_vgpu *vgpu, uint64_t elapsed_ns)
@@ -44,7 +45,7 @@ static struct sum add_up(const struct sched *sched, uint64_t elapsed_ns)
 	return sum;
 }
 
-/* Everybody who ran may have changed; whoever is new may be anything. */
+/* Every vGPU that ran may have changed; the figures of a new one are unknown. */
 static void doubt(struct sched *sched, uint64_t elapsed_ns)
 {
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all)) {

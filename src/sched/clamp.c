@@ -1,8 +1,8 @@
-/* Whatever is proposed, nobody gets what he must not have, and nobody loses what was promised to him. */
+/* Clamps: whatever a policy proposes, no vGPU exceeds its limit, and no vGPU loses its request. */
 #include "sched/state.h"
 
 enum {
-	SLACK_PARTS = 4, /* a vGPU may be behind by this part of what a window promises it */
+	SLACK_PARTS = 4, /* 1 / this part of a window's request may be owed to a vGPU */
 };
 
 double vgpu_owed_part(const struct sched *sched, const struct sched_vgpu *vgpu)
@@ -27,7 +27,7 @@ static bool may_have(const struct belfry_vgpu *table, const struct belfry_head *
 	return entry < head->count && table[entry].flags & BELFRY_MAY_HAVE;
 }
 
-/* By what is owed to it of what was promised: whoever is most behind by its own measure. */
+/* Compares what is owed in proportion to the requests. */
 static bool is_more_overdue(const struct belfry_vgpu *a, const struct belfry_vgpu *b)
 {
 	return (double)a->owed_ns * b->request_ppm > (double)b->owed_ns * a->request_ppm;
@@ -44,7 +44,7 @@ static uint32_t most_overdue(const struct belfry_vgpu *table, const struct belfr
 	return most;
 }
 
-/* Long enough to have what is owed to it, and no longer than it would be anyway. */
+/* What is owed to it, and no longer than its usual slice. */
 static uint64_t debt_slice(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
 {
 	uint64_t most = fair_slice(head, vgpu->part_ppm), owed = (uint64_t)vgpu->owed_ns;
@@ -62,7 +62,7 @@ static uint32_t clamp_choice(const struct belfry_vgpu *table, struct belfry_pick
 	if (overdue != BELFRY_NOBODY && (clamps || !(table[ctx->choice].flags & BELFRY_OVERDUE) ||
 					 is_more_overdue(&table[overdue], &table[ctx->choice]))) {
 		ctx->choice = overdue;
-		ctx->beside = BELFRY_NOBODY; /* that was said of another */
+		ctx->beside = BELFRY_NOBODY; /* it was proposed for another vGPU */
 		ctx->slice_ns = debt_slice(&ctx->head, &table[overdue]);
 		return clamps | SCHED_CLAMP_PROMISE;
 	}
@@ -77,7 +77,7 @@ static uint32_t clamp_slice(const struct belfry_vgpu *table, struct belfry_pick 
 
 	if (ctx->choice == BELFRY_NOBODY)
 		return 0;
-	if (!asked) /* as long as the built-in would */
+	if (!asked) /* the built-in policy's length */
 		ctx->slice_ns = fair_slice(&ctx->head, table[ctx->choice].part_ppm);
 	if (ctx->slice_ns < ctx->head.slice_min_ns)
 		ctx->slice_ns = ctx->head.slice_min_ns;
@@ -86,7 +86,7 @@ static uint32_t clamp_slice(const struct belfry_vgpu *table, struct belfry_pick 
 	return asked && ctx->slice_ns != asked ? SCHED_CLAMP_SLICE : 0;
 }
 
-/* Programs run side by side only in one domain, and not on a part of the SMs yet. */
+/* Only vGPUs of one domain run side by side. Parts of the SMs are not supported yet. */
 static uint32_t clamp_space(const struct belfry_vgpu *table, struct belfry_pick *ctx)
 {
 	bool is_alone = ctx->beside == BELFRY_NOBODY;
@@ -113,14 +113,14 @@ uint32_t sched_clamp_pick(const struct belfry_vgpu *table, struct belfry_pick *c
 {
 	uint32_t clamps;
 
-	if (ctx->choice == BELFRY_NOBODY) /* it was left open; for how long may be proposed all the same */
+	if (ctx->choice == BELFRY_NOBODY) /* the slice may still be proposed */
 		ctx->choice = fair_choice(table, &ctx->head);
 	clamps = clamp_choice(table, ctx);
 	clamps |= clamp_slice(table, ctx);
 	return clamps | clamp_space(table, ctx);
 }
 
-/* Time to do something: who is stopped again and again before that does nothing but come and go. */
+/* A vGPU that is stopped again and again in this time makes no progress. */
 static bool is_new(const struct belfry_head *head, const struct belfry_vgpu *holder)
 {
 	return (int64_t)holder->slice_ns - holder->slice_left_ns < (int64_t)head->slice_min_ns;

@@ -1,8 +1,8 @@
-/* The built-in policy. Next is a latency vGPU that has not had what was promised to it, then whoever has had the least for
- * its weight. policies/fair.bpf.c is the same, and tests hold the two together. */
+/* The built-in policy. Next is a latency vGPU that has not had its request in the window, then the vGPU with the least pass.
+ * policies/fair.bpf.c decides the same, and tests compare the two. queue.c finds the same vGPU without a table. */
 #include "sched/state.h"
 
-/* A latency vGPU goes before the others until it has had what was promised to it, but is never a whole round ahead. */
+/* A latency vGPU is preferred until it has had its request in the window, but is never a whole round ahead. */
 bool fair_is_due(const struct belfry_head *head, const struct belfry_vgpu *vgpu)
 {
 	bool is_ahead = vgpu->pass_ns >= head->pass_ns &&

@@ -1,4 +1,4 @@
-/* How long submissions take. The last ones are kept in the order they came, and sorted, so that asking costs nothing. */
+/* How long submissions take. The last samples are kept in order of arrival, and sorted, so that a percentile is one lookup. */
 #include <string.h>
 
 #include "sched/state.h"
@@ -8,7 +8,7 @@ static size_t count_of(const struct sched_vgpu *vgpu)
 	return vgpu->samples < SAMPLES ? (size_t)vgpu->samples : SAMPLES;
 }
 
-/* Where the first that is not less is, or would be. */
+/* The index of the first element that is not less than the value. */
 static size_t find(const uint64_t *sorted, size_t count, uint64_t value)
 {
 	size_t from = 0, to = count;
@@ -39,7 +39,7 @@ static void keep(struct sched_vgpu *vgpu, uint64_t took_ns)
 	vgpu->samples++;
 }
 
-/* Of the last SAMPLES; 0 if there are none. */
+/* Of the last SAMPLES; 0: there are none. */
 uint64_t vgpu_percentile(const struct sched_vgpu *vgpu, uint32_t ppm)
 {
 	size_t count = count_of(vgpu), at = (size_t)((uint64_t)count * ppm / SCHED_WHOLE_PPM);

@@ -1,5 +1,5 @@
-/* Limits. A budget that fills at the limit's rate keeps the use even, and goes below zero when more was used than there
- * was: what was too much is waited for. Over the window itself the use is counted, and cut off at the limit. */
+/* Limits. A budget fills at the limit's rate, and GPU time is taken from it, so that the use is even. Where more was used the
+ * budget is below 0, and the vGPU waits. The GPU time over the window is counted as well, and cut off at the limit. */
 #include "sched/state.h"
 
 bool vgpu_has_limit(const struct sched_vgpu *vgpu)
@@ -12,14 +12,13 @@ static uint64_t part_of(uint64_t ns, uint32_t ppm)
 	return (uint64_t)((double)ns * ppm / SCHED_WHOLE_PPM);
 }
 
-/* No more than one round's worth is kept for later. */
+/* The budget holds at most what a round fills. */
 static int64_t budget_most(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	return (int64_t)part_of(sched->options.round_ns, vgpu->share.limit_ppm);
 }
 
-/* What one step brings is rarely a whole number of nanoseconds. The rest is kept, so that the budget does not depend on how
- * many steps there were. */
+/* Fractions of nanoseconds are kept in earned_rest, so that the budget does not depend on the number of steps. */
 void vgpu_earn(const struct sched *sched, struct sched_vgpu *vgpu)
 {
 	uint64_t ns = sched->now_ns - vgpu->earned_ns, limit_ppm = vgpu->share.limit_ppm;
@@ -35,7 +34,7 @@ void vgpu_earn(const struct sched *sched, struct sched_vgpu *vgpu)
 	}
 }
 
-/* What was used before under a higher limit is not held against it, nor does it bring anything. */
+/* GPU time under a higher limit before is not counted, and the budget of that time is lost. */
 void vgpu_limit_changed(const struct sched *sched, struct sched_vgpu *vgpu, uint32_t was_ppm)
 {
 	if (vgpu->share.limit_ppm >= was_ppm)
@@ -60,8 +59,8 @@ uint64_t vgpu_allowance(const struct sched *sched, const struct sched_vgpu *vgpu
 	return (uint64_t)vgpu->budget_ns < left ? (uint64_t)vgpu->budget_ns : left;
 }
 
-/* It waits until it has enough for a run that is worth the change. What it runs then, and what it waits, is evened out
- * over the window as long as both are short against it. */
+/* A spent vGPU waits until it may run long enough for the hand-over to be worth it. The runs and waits even out over the
+ * window as long as both are short compared to it. */
 static uint64_t enough(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	uint64_t round = part_of(sched->options.round_ns, vgpu->share.limit_ppm);
@@ -81,7 +80,7 @@ void vgpu_update_spent(const struct sched *sched, struct sched_vgpu *vgpu)
 		vgpu->is_spent = false;
 }
 
-/* Its budget goes down by what it uses and up by what it earns meanwhile. */
+/* The budget falls by GPU time and fills at the limit's rate at the same time. */
 uint64_t vgpu_spent_ns(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	uint32_t loss_ppm = SCHED_WHOLE_PPM - vgpu->share.limit_ppm;
@@ -90,12 +89,12 @@ uint64_t vgpu_spent_ns(const struct sched *sched, const struct sched_vgpu *vgpu)
 	if (!left)
 		return sched->now_ns;
 	by_budget = (uint64_t)((double)vgpu->budget_ns * SCHED_WHOLE_PPM / loss_ppm);
-	if (left < (uint64_t)vgpu->budget_ns) /* the window ends it first */
+	if (left < (uint64_t)vgpu->budget_ns) /* the window is full first */
 		by_budget = left < by_budget ? left : by_budget;
 	return sched->now_ns + by_budget + 1;
 }
 
-/* How long it takes to earn so much, which is not 0, and no longer. */
+/* The shortest time in which the budget grows by ns, which is not 0. */
 static uint64_t earns_in_ns(const struct sched_vgpu *vgpu, uint64_t ns)
 {
 	uint64_t limit_ppm = vgpu->share.limit_ppm, whole = ns / limit_ppm;

@@ -1,9 +1,9 @@
-/* Which vGPUs a step of sched_advance() looks at. Most vGPUs that are awake only wait for the token, or have no work: time
- * passes for them and nothing else. Such a vGPU is parked. A step does not look at it: the step adds to counters that are the
- * same for all parked vGPUs, and a vGPU is charged the difference when something happens to it. While a vGPU is parked
+/* Which vGPUs a step of sched_advance() looks at. Most vGPUs that are awake only wait for the token, or have no
+ * work. Such a vGPU is parked. A step does not look at it: the step adds to counters that are the same for all parked vGPUs, and
+ * the vGPU is charged the difference when an event concerns it. While a vGPU is parked
  *  - it is neither on the GPU nor on the way there, and no order is due for it;
  *  - it takes tokens, or it does not want the GPU;
- *  - if it is spent it stays so until sched_unpark_due() says otherwise; if not it stays so, as it uses nothing;
+ *  - if it is spent, it stays spent until sched_unpark_due(); if not, it does not become so, as it uses no GPU time;
  *  - it does not hold the token, and may not use it together with the holder. */
 #include "sched/state.h"
 
@@ -72,7 +72,7 @@ double vgpu_owed_ns(const struct sched *sched, const struct sched_vgpu *vgpu)
 	return owed_ns < most ? owed_ns : most;
 }
 
-/* From now on what is charged to all parked vGPUs is charged to this one. */
+/* The vGPU is charged for what the counters grow by from now on. */
 static void mark(const struct sched *sched, struct sched_vgpu *vgpu)
 {
 	vgpu->parked_ns = sched->now_ns;
@@ -99,7 +99,7 @@ void vgpu_catch_up(struct sched *sched, struct sched_vgpu *vgpu)
 	mark(sched, vgpu);
 }
 
-/* What was left for later is done. */
+/* Charges the vGPU, and takes it out of the queues. */
 static void finish(struct sched *sched, struct sched_vgpu *vgpu)
 {
 	vgpu_catch_up(sched, vgpu);

@@ -1,19 +1,19 @@
-/* Who is active, who rides, and what that means for the hardware's turns. */
+/* Which vGPUs are active, which ride, and their turns in hardware. Decided four times a round. */
 #include "sched/state.h"
 
 enum {
 	SETTLES_A_ROUND = 4,
-	RIDER_SLICE_US = 1000000, /* once on, the only rider stays until it has no more work */
-	COMPANY_SLICE_US = 1000,  /* five times what it takes to go from one context to another on an H200 */
+	RIDER_SLICE_US = 1000000, /* the turn of the only rider lasts until it has no more work */
+	COMPANY_SLICE_US = 1000,  /* five times a context switch of an H200 */
 	DEFAULT_SLICE_US = 2048,  /* what libcuda asks for (docs/driver.md) */
-	ENOUGH_SAMPLES = 20,	  /* to judge an objective by */
+	ENOUGH_SAMPLES = 20,	  /* to compare with an objective */
 	LEVEL_LOW = 0,
 	LEVEL_MEDIUM = 1,
 	LEVEL_HIGH = 2,
 };
 
-/* How long a slice beside a rider may be. The shortest lets a rider in at once; where its objective is met with room to
- * spare it need not be. */
+/* The timeslices of vGPUs beside a rider. With the shortest a rider is served at once. Where its objective is met with a
+ * margin a longer one is used. */
 static const uint64_t ladder_us[] = { 1, 50, 200, 500, 1000, 2000 };
 enum { LADDER_TOP = sizeof(ladder_us) / sizeof(ladder_us[0]) - 1 };
 
@@ -27,10 +27,10 @@ static void settle_active(struct sched *sched)
 	sched->is_special = false;
 	sched->active_count = 0;
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake)) {
-		v->is_active = v->is_present && !v->is_benched &&
+		v->is_active = v->is_present && !v->is_held &&
 			       (v->is_running || v->is_waiting ||
 				(v->active_ns && sched->now_ns - v->active_ns <= sched->options.round_ns));
-		/* It has no claim to time it did not want, or could not have. */
+		/* Time that it did not want, or could not have, is not saved up. */
 		if (v->pass < sched->pass - (int64_t)sched->options.round_ns)
 			vgpu_set_pass(sched, v, sched->pass - (int64_t)sched->options.round_ns);
 		sched->active_count += v->is_active;
@@ -49,29 +49,28 @@ static double used_part(const struct sched *sched, const struct sched_vgpu *vgpu
 	       (double)sched->options.window_ns;
 }
 
-/* By those who rode then, whether they still do or not. */
+/* GPU time of vGPUs while they rode, whether they still ride or not. */
 static double rode_part(const struct sched *sched)
 {
 	return (double)window_used(&sched->rode, sched->options.window_ns, sched->now_ns) /
 	       (double)sched->options.window_ns;
 }
 
-/* It has had work without a break for so long that it cannot be called small. Where use is measured that must agree: a
- * break may have been too short to be noticed. */
+/* It has had work without a break for a long time. Where GPU time is measured that must agree: short breaks are not noticed. */
 static bool is_pressing(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	return vgpu_wants(vgpu) && sched->now_ns - vgpu->wants_ns > 2 * sched->options.round_ns &&
 	       (!sched->options.is_measured || used_part(sched, vgpu) > 0.5);
 }
 
-/* One that has taken so much that it stands in line rides again when it has clearly had less there than it could: whoever
- * wants more than its weight gets at least that. */
+/* A latency vGPU that used too much takes tokens. It rides again when it uses clearly less than its weight: a vGPU that wants
+ * more gets at least its weight. */
 static bool has_calmed_down(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	return !is_pressing(sched, vgpu) && used_part(sched, vgpu) < 0.8 * vgpu_claim(sched, vgpu);
 }
 
-/* It stands in line, with nothing to claim from before. */
+/* From now on it takes tokens. It has no advantage from the time before. */
 static void end_ride(struct sched *sched, struct sched_vgpu *vgpu)
 {
 	vgpu_unpark(sched, vgpu);
@@ -88,7 +87,7 @@ static bool may_ride(const struct sched *sched, const struct sched_vgpu *vgpu)
 	return vgpu->tick.ride >= 0 ? vgpu->tick.ride : vgpu->share.class == SCHED_LATENCY;
 }
 
-/* That it took too much is not forgotten when a policy changes its mind. */
+/* is_over_ride stays set where a policy proposes that the vGPU takes tokens and then again that it rides. */
 static void settle_rider(struct sched *sched, struct sched_vgpu *vgpu)
 {
 	bool is_guest = vgpu->share.class != SCHED_LATENCY;
@@ -98,14 +97,14 @@ static void settle_rider(struct sched *sched, struct sched_vgpu *vgpu)
 		vgpu->rides_since_ns = sched->now_ns;
 	if (!may_ever || has_calmed_down(sched, vgpu))
 		vgpu->is_over_ride = false;
-	is_rider = may_ride(sched, vgpu) && !vgpu->is_over_ride && (!is_guest || sched->may_guests);
+	is_rider = may_ride(sched, vgpu) && !vgpu->is_over_ride && (!is_guest || sched->may_guests_ride);
 	if (is_rider != vgpu->is_rider)
 		vgpu_unpark(sched, vgpu);
 	vgpu->is_rider = is_rider;
 }
 
-/* Guests ride at nobody's cost: while they have work everybody is owed his part of the time, and when that comes to half of
- * what may be owed they all stand in line, until it is paid. */
+/* Guests must not cost other vGPUs their requests: while guests have work every vGPU is owed its part of the time. Guests take
+ * tokens once half of what may be owed is owed to one vGPU, until it is a quarter. */
 static void settle_guests(struct sched *sched)
 {
 	double most = 0;
@@ -115,11 +114,11 @@ static void settle_guests(struct sched *sched)
 
 		most = owed > most ? owed : most;
 	}
-	sched->may_guests = most < (sched->may_guests ? 0.5 : 0.25);
+	sched->may_guests_ride = most < (sched->may_guests_ride ? 0.5 : 0.25);
 }
 
-/* A rider with work need not be on: it may be copying, or the GPU may be slower to begin than we are to look. Before there is
- * enough to tell from, and where use is not measured, all the time in which one has work is taken for the riders'. */
+/* A rider with work need not be on the GPU: it may copy, or its work may not have begun yet. Where GPU time is not measured, or
+ * too little of it is known, all time in which a rider has work counts as the riders' time. */
 static void settle_riders_take(struct sched *sched)
 {
 	uint64_t had_ns = window_used(&sched->had_riders, sched->options.window_ns, sched->now_ns);
@@ -131,9 +130,9 @@ static void settle_riders_take(struct sched *sched)
 		sched->riders_take = 1;
 }
 
-/* Riders take what they like as long as what is the others' by weight fits beside them. Then the one that takes the most
- * above its own goes to the end of the line, until it wants less again. So does, at once, whoever is never done while
- * others wait. */
+/* Riders have no limit of their own as long as the parts of the other vGPUs fit beside them. Otherwise the rider that uses the
+ * most above its own part takes tokens until it uses less. A rider that always has work while others wait takes tokens at
+ * once. */
 static void settle_riders(struct sched *sched)
 {
 	struct sched_vgpu *worst = NULL;
@@ -166,8 +165,8 @@ static void settle_riders(struct sched *sched)
 	sched_update_line(sched);
 }
 
-/* What those in line are owed of the time that tokens are had for. Where riders leave room for all that was promised, a
- * request's part of the whole time; otherwise, as the built-in would divide it: never more than there is. */
+/* What vGPUs that take tokens are owed of the time for which a token is held: their request, divided by the time that riders
+ * leave. Where that is less than their weights add up to, they are owed their parts of it, never more than there is. */
 static void settle_owed(struct sched *sched)
 {
 	double left = 1 - rode_part(sched), line = 0;
@@ -179,7 +178,7 @@ static void settle_owed(struct sched *sched)
 	sched->owed_part = line > 0 ? 1 / line : 1;
 }
 
-/* Step by step towards longer slices while every objective is met; back to the shortest when one is not. */
+/* One step towards longer timeslices while every objective is met; back to the shortest when one is missed. */
 static void settle_ladder(struct sched *sched)
 {
 	bool may_rise = true, has_news = false;
@@ -228,9 +227,9 @@ static uint64_t no_more(uint64_t us, uint64_t most)
 	return us < most ? us : most;
 }
 
-/* What a policy may have of what it proposes. Riders come before others: their turns are long, and what runs beside one has
- * short ones. A turn that has begun is not shortened by another order, so whoever may have to make way has none that are
- * longer than what programs ask for. Where guests ride, or turns carry the shares, they are the built-in's. */
+/* A policy's proposal, within limits. Riders come before others: their turns are long, and turns beside a rider are short. A
+ * turn that has begun is not shortened by another order, so a vGPU that may have to leave has no turns longer than what
+ * programs ask for. Where guests ride, or turns carry the shares, the built-in policy sets them. */
 static void proposed_turns(const struct sched *sched, const struct sched_vgpu *vgpu, struct riders riders,
 			   uint64_t *timeslice_us, int *interleave)
 {
@@ -246,7 +245,7 @@ static void proposed_turns(const struct sched *sched, const struct sched_vgpu *v
 		if (*interleave == LEVEL_LOW)
 			*interleave = LEVEL_MEDIUM;
 	} else if (riders.count) {
-		/* Where use is not measured all time in which a rider has work is taken for the rider's. */
+		/* Where GPU time is not measured all time in which a rider has work counts as the rider's. */
 		*timeslice_us = no_more(*timeslice_us,
 					ladder_us[sched->options.is_measured ? LADDER_TOP : sched->ladder]);
 		*interleave = -1;
@@ -255,8 +254,8 @@ static void proposed_turns(const struct sched *sched, const struct sched_vgpu *v
 	}
 }
 
-/* Those who are on together, by a domain or since there is no token, take turns with each other, too: shorter ones than this
- * would be spent on little but going from one to the other. */
+/* vGPUs that are on the GPU together, as they are of one domain or there is no token, take turns with each other as well. Most
+ * of a shorter turn would be spent on the context switch. */
 static uint64_t company_us(const struct sched *sched, const struct sched_vgpu *vgpu, uint64_t timeslice_us)
 {
 	bool has_company = !vgpu->is_rider && (vgpu->share.domain || sched->is_free_for_all);
@@ -265,7 +264,7 @@ static uint64_t company_us(const struct sched *sched, const struct sched_vgpu *v
 									      : timeslice_us;
 }
 
-/* What its turns should be. False: as they are. */
+/* Its turns in hardware as they should be. Returns whether they differ from those ordered. */
 static bool wanted_turns(const struct sched *sched, const struct sched_vgpu *vgpu, struct riders riders,
 			 uint64_t *timeslice_us, int *interleave)
 {
@@ -281,7 +280,7 @@ static bool wanted_turns(const struct sched *sched, const struct sched_vgpu *vgp
 			*timeslice_us = riders.count > 1 ? DEFAULT_SLICE_US : RIDER_SLICE_US;
 		*interleave = *interleave >= 0 ? *interleave : LEVEL_HIGH;
 	} else if (sched->options.how == SCHED_TURNS && sched->is_special) {
-		if (!vgpu->is_active) /* when it is, others' turns change too */
+		if (!vgpu->is_active) /* when it becomes active, the turns of others change as well */
 			return false;
 		*timeslice_us = *timeslice_us ? *timeslice_us : vgpu_slice(sched, vgpu) / 1000;
 		*interleave = *interleave >= 0 ? *interleave : LEVEL_MEDIUM;
@@ -297,7 +296,7 @@ static bool wanted_turns(const struct sched *sched, const struct sched_vgpu *vgp
 	return *timeslice_us != vgpu->timeslice_us || *interleave != vgpu->interleave;
 }
 
-/* What is ordered of everybody, also of those who do nothing. */
+/* What the orders for all vGPUs depend on, also for those that are asleep. */
 struct general {
 	bool is_free_for_all, is_special;
 	struct riders riders;
@@ -310,13 +309,13 @@ static struct general look(const struct sched *sched)
 				 sched->ladder };
 }
 
-/* Latency vGPUs stay awake: riders are counted. */
+/* Latency vGPUs stay awake, since riders are counted. */
 static bool may_sleep(const struct sched *sched, const struct sched_vgpu *vgpu, struct riders riders)
 {
 	uint64_t timeslice_us;
 	int interleave;
 
-	return !vgpu->is_running && !vgpu->is_waiting && !vgpu->is_active && !vgpu->is_benched &&
+	return !vgpu->is_running && !vgpu->is_waiting && !vgpu->is_active && !vgpu->is_held &&
 	       !vgpu->is_stopping && !vgpu->is_resuming && vgpu != sched->holder &&
 	       vgpu->share.class != SCHED_LATENCY && !vgpu->is_rider &&
 	       vgpu->is_open == vgpu_belongs_open(sched, vgpu) &&
@@ -334,7 +333,7 @@ static void put_to_sleep(struct sched *sched, struct riders riders)
 	}
 }
 
-/* The policy's view of everybody, four times a round. */
+/* Calls the policy's tick hook. */
 static void settle_ticks(struct sched *sched)
 {
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v; v = LIST_NEXT(v, in_awake))
@@ -342,8 +341,8 @@ static void settle_ticks(struct sched *sched)
 	ask_ticks(sched);
 }
 
-/* Whoever could have had the token and has not for so long, though everybody might have had two rounds: that is not a
- * policy. */
+/* A policy fails that leaves a vGPU without the token for two windows, or for the time in which all that want the GPU could
+ * have had two rounds. */
 static void settle_starved(struct sched *sched)
 {
 	static const uint32_t deciding = 1u << BELFRY_HOOK_PICK | 1u << BELFRY_HOOK_PREEMPT |
@@ -386,7 +385,7 @@ void sched_settle(struct sched *sched)
 	settle_riders_take(sched);
 	settle_owed(sched);
 	if (sched->policy.hooks)
-		sched_forgive(sched);
+		sched_cap_passes(sched);
 	settle_ladder(sched);
 	sched_update_slice(sched);
 	sched->may_cut = true;

@@ -1,4 +1,4 @@
-/* What happens, and what is asked. */
+/* Events, and reports. */
 #include "sched/sched.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct sched *sched_new(const struct sched_options *options, uint64_t now_ns)
 	sched->now_ns = now_ns;
 	sched->is_free_for_all = options->how != SCHED_TOKENS;
 	sched->extra_part = sched->owed_part = 1;
-	sched->may_guests = true;
+	sched->may_guests_ride = true;
 	queue_init(sched);
 	return sched;
 }
@@ -44,7 +44,7 @@ void sched_free(struct sched *sched)
 	free(sched);
 }
 
-/* Windows of another length cannot be counted on: they begin anew. */
+/* Windows of another length begin empty. */
 void sched_configure(struct sched *sched, const struct sched_options *options, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
@@ -69,7 +69,7 @@ struct sched_vgpu *sched_add(struct sched *sched, const struct sched_share *shar
 {
 	struct sched_vgpu *vgpu = calloc(1, sizeof(*vgpu));
 
-	if (!vgpu || ask_make_room(sched, sched->count + 1) || queue_reserve(sched, sched->count + 1)) {
+	if (!vgpu || table_reserve(sched, sched->count + 1) || queue_reserve(sched, sched->count + 1)) {
 		free(vgpu);
 		return NULL;
 	}
@@ -82,7 +82,7 @@ struct sched_vgpu *sched_add(struct sched *sched, const struct sched_share *shar
 	vgpu->since_ns = vgpu->idle_ns = vgpu->window_from_ns = vgpu->earned_ns = now_ns;
 	vgpu->pass = sched->pass;
 	vgpu->interleave = -1;
-	vgpu->gap_ns = sched->options.idle_ns / 8; /* nothing is known: it gets the benefit of a short one */
+	vgpu->gap_ns = sched->options.idle_ns / 8; /* not known yet: a short one is assumed */
 	vgpu->sched = sched;
 	LIST_INSERT_HEAD(&sched->all, vgpu, in_all);
 	vgpu_awaken(sched, vgpu);
@@ -123,14 +123,14 @@ void sched_set(struct sched *sched, struct sched_vgpu *vgpu, const struct sched_
 
 	sched_advance(sched, now_ns);
 	vgpu_unpark(sched, vgpu);
-	if (vgpu == sched->holder) /* others may be of its domain now */
+	if (vgpu == sched->holder) /* other vGPUs may be of its domain now */
 		sched_unpark_all(sched);
 	sched->are_turns_due = true;
 	was = vgpu_weight(sched, vgpu);
 	sched->promised_ppm += share->request_ppm - vgpu->share.request_ppm;
 	vgpu->share = *share;
 	sched_update_weights(sched);
-	/* With a greater share it is not as far ahead or behind; with a smaller one no further. */
+	/* With a greater weight its lead or lag shrinks in proportion; with a smaller one it stays. */
 	now = vgpu_weight(sched, vgpu);
 	if (now > was)
 		vgpu->pass = sched->pass + (int64_t)((double)(vgpu->pass - sched->pass) * was / now);
@@ -145,7 +145,7 @@ void *sched_owner(const struct sched_vgpu *vgpu)
 	return vgpu->owner;
 }
 
-/* It begins to want something. */
+/* It begins to have work. */
 static void wake(struct sched *sched, struct sched_vgpu *vgpu)
 {
 	uint64_t gap = sched->now_ns - vgpu->idle_ns, most = 2 * sched->options.idle_ns;
@@ -154,7 +154,7 @@ static void wake(struct sched *sched, struct sched_vgpu *vgpu)
 	vgpu_unpark(sched, vgpu);
 	if (vgpu->is_waiting || vgpu->is_running)
 		return;
-	if (gap > most) /* a long one says no more of the next than that */
+	if (gap > most) /* longer gaps do not change the estimate more */
 		gap = most;
 	vgpu->gap_ns = (7 * vgpu->gap_ns + gap) / 8;
 	vgpu->active_ns = vgpu->wants_ns = sched->now_ns;
@@ -188,7 +188,7 @@ void sched_waits(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
 	wake(sched, vgpu);
-	if (vgpu->is_open) /* it was opened meanwhile, and what waited has passed */
+	if (vgpu->is_open) /* the gate was opened meanwhile, and the work has passed */
 		vgpu->is_running = true;
 	else
 		vgpu->is_waiting = true;
@@ -204,7 +204,7 @@ void sched_runs(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 	sched_advance(sched, now_ns);
 	wake(sched, vgpu);
 	vgpu->is_running = true;
-	if (vgpu->is_benched) /* whoever holds it back has let it through */
+	if (vgpu->is_held) /* the operator has let the work through */
 		vgpu->is_waiting = false;
 	sched_advance(sched, now_ns);
 }
@@ -225,13 +225,13 @@ void sched_stopped(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns
 {
 	sched_advance(sched, now_ns);
 	vgpu_unpark(sched, vgpu);
-	/* If neither, its programs have ended meanwhile. */
-	vgpu->is_stopped |= vgpu->is_stopping || vgpu->is_benched;
+	/* Otherwise its programs have ended meanwhile. */
+	vgpu->is_stopped |= vgpu->is_stopping || vgpu->is_held;
 	vgpu->is_stopping = false;
 	sched_advance(sched, now_ns);
 }
 
-/* Its slice begins when it runs, not when it was ordered to. */
+/* Its slice begins with this event, not with the order. */
 void sched_resumed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
@@ -240,11 +240,11 @@ void sched_resumed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns
 	sched_advance(sched, now_ns);
 }
 
-void sched_bench(struct sched *sched, struct sched_vgpu *vgpu, bool is_benched, uint64_t now_ns)
+void sched_hold(struct sched *sched, struct sched_vgpu *vgpu, bool is_held, uint64_t now_ns)
 {
 	sched_advance(sched, now_ns);
 	vgpu_unpark(sched, vgpu);
-	vgpu->is_benched = is_benched;
+	vgpu->is_held = is_held;
 	vgpu->is_open = false;
 	sched->elected = NULL;
 	vgpu_awaken(sched, vgpu);
@@ -332,7 +332,7 @@ struct sched_counts sched_counts(const struct sched *sched, const struct sched_v
 	return (struct sched_counts){ .gpu_ns = vgpu->gpu_ns,
 				      .held_ns = vgpu->held_ns,
 				      .alone_ns = vgpu->alone_ns,
-				      .anybody_ns = sched->anybody_ns,
+				      .any_held_ns = sched->any_held_ns,
 				      .limited_ns = vgpu->limited_ns,
 				      .grants = vgpu->grants,
 				      .stops = vgpu->stops };

@@ -1,4 +1,4 @@
-/* What the files of this room share. Private to the room. */
+/* The state of sched, and what its files share. Private to src/sched. */
 #ifndef BELFRY_SCHED_STATE_H
 #define BELFRY_SCHED_STATE_H
 
@@ -9,8 +9,8 @@
 #include "sched/sched.h"
 
 enum {
-	BUCKETS = 32,	/* of a window; one more is kept, of which a part has fallen out */
-	SAMPLES = 512,	/* of what submissions took */
+	BUCKETS = 32,	/* of a window; one more is kept, of which a part has left the window */
+	SAMPLES = 512,	/* the last submissions whose time is kept */
 	OTHERS = 16,	/* vGPUs that a vGPU waited for; more than these are not told apart */
 	WAIT_LOG = 256, /* entries of sched::wait_log; a power of two */
 };
@@ -22,7 +22,7 @@ enum vgpu_attention {
 	VGPU_HOT,    /* it is awake, and each step looks at it */
 };
 
-/* The use of the GPU over the last window, in pieces. */
+/* GPU time over the last window, in buckets. */
 struct window {
 	uint64_t used_ns[BUCKETS + 1];
 	uint64_t sum_ns;
@@ -37,7 +37,7 @@ struct wait_mark {
 
 struct sched_vgpu {
 	struct sched_share share;
-	uint64_t id; /* never another's */
+	uint64_t id; /* never used again */
 	void *owner;
 	LIST_ENTRY(sched_vgpu) in_all;
 	LIST_ENTRY(sched_vgpu) in_awake;
@@ -53,44 +53,44 @@ struct sched_vgpu {
 	double parked_owed_ns;
 	struct wait_mark wait_mark;
 
-	/* Where it stands. */
+	/* Its state. */
 	bool is_present;  /* programs run on it */
 	bool is_waiting;  /* it has work behind its closed gate */
 	bool is_running;  /* it has work on the GPU, stopped or not */
-	bool is_active;	  /* it had work in the last round or so */
-	bool is_benched;  /* somebody outside holds it back */
+	bool is_active;	  /* it had work in the last round, as of the last settle */
+	bool is_held;	  /* by the operator */
 	bool is_open;	  /* its gate, as ordered */
-	bool is_stopped;  /* and what it had on the GPU with it */
-	bool is_stopping; /* the order is out */
-	bool is_resuming; /* likewise */
-	bool is_spent;	  /* it has had what its limit allows, and waits for more */
+	bool is_stopped;  /* its work on the GPU was stopped */
+	bool is_stopping; /* the order to stop was given and not yet carried out */
+	bool is_resuming; /* likewise, the order to open a stopped gate */
+	bool is_spent;	  /* it has used what its limit allows, and may not run */
 	bool is_rider, is_over_ride;
 	uint64_t rides_since_ns;
-	uint64_t drain_ns;  /* its gate was closed over running work, which may end by itself until then */
+	uint64_t drain_ns;  /* after its gate was closed: until then running work may end by itself */
 	uint64_t active_ns; /* when it last had work */
-	uint64_t wants_ns;  /* since when it has, without a break */
-	uint64_t idle_ns;   /* since when it has none */
-	uint64_t gap_ns;    /* how long it usually has none, smoothed */
+	uint64_t wants_ns;  /* since when it has had work without a break */
+	uint64_t idle_ns;   /* since when it has had no work */
+	uint64_t gap_ns;    /* how long it usually has no work, smoothed */
 	enum sched_state state;
 	uint64_t since_ns; /* in this state */
 
-	/* What it had. `pass` grows by time over its part of what is shared at the time, by about a round for every slice:
-	 * whoever has the least is next. */
+	/* Its accounts. `pass` grows by the time for which it held the token, divided by its part of what is shared at the time:
+	 * by about a round for every slice. The vGPU with the least pass is next. */
 	int64_t pass;
-	double owed_ns;	     /* of its request, while it wanted it and others had the token; never below 0 */
-	uint64_t charged_ns; /* for the token, in the step at hand */
-	uint64_t starves_ns; /* it could have had the token, and has not, without a break */
+	double owed_ns; /* of its request, for time in which it wanted the GPU and others held the token; never below 0 */
+	uint64_t charged_ns; /* for the token, in the current step */
+	uint64_t starves_ns; /* for so long it might have had the token, and has not, without a break */
 	uint64_t slice_ns;
 	int64_t slice_left_ns;
 	bool is_slice_proposed;		     /* by a policy */
-	uint64_t granted_ns, granted_gpu_ns; /* when it got the token, and what it had used by then */
-	uint64_t woke_gpu_ns, burst_ns; /* used when it began to want something; what it usually uses then */
+	uint64_t granted_ns, granted_gpu_ns; /* when it got the token, and its gpu_ns at that time */
+	uint64_t woke_gpu_ns, burst_ns;	     /* gpu_ns when its work began; GPU time of a usual burst */
 	uint64_t deadline_ns;
 	struct window window;
-	uint64_t window_from_ns; /* counted since then */
-	int64_t budget_ns;	 /* what its limit allows now; below 0: it had too much, and pays */
-	uint64_t earned_ns;	 /* up to when */
-	uint64_t earned_rest;	 /* millionths of a nanosecond that it has earned beside */
+	uint64_t window_from_ns; /* GPU time is in the window since then */
+	int64_t budget_ns;	 /* GPU time that its limit allows now; below 0: it used too much */
+	uint64_t earned_ns;	 /* up to when the budget was filled */
+	uint64_t earned_rest;	 /* and millionths of a nanosecond in addition */
 	uint64_t gpu_ns, held_ns, alone_ns, waited_ns, limited_ns, stopped_ns;
 	uint64_t grants, expiries, given_back, stops;
 	struct sched_waited waited[OTHERS];
@@ -101,13 +101,13 @@ struct sched_vgpu {
 	uint64_t samples, missed, judged_samples, seen_samples;
 	uint64_t tail_ns, p50_ns; /* as of seen_samples */
 
-	/* How busy it keeps the SMs and the memory bus while it runs, of 1; and what it had used when that was last told. */
+	/* How busy it keeps the SMs and the memory bus while it runs, of 1; and its gpu_ns at the last measurement. */
 	double sm, mem, doubt;
 	uint64_t busy_gpu_ns;
 	bool has_busy;
 
-	struct sched_policy policy; /* its own; no hooks: none */
-	struct belfry_tick tick;    /* what was proposed for it, and may be */
+	struct sched_policy policy; /* for this vGPU; no hooks: none */
+	struct belfry_tick tick;    /* the last proposal for it, clamped */
 
 	/* Its turns in hardware, as ordered. */
 	uint64_t timeslice_us;
@@ -124,7 +124,7 @@ struct sched {
 
 	/* The parked vGPUs that may have the token, by their pass; and those of them that are of the class latency. */
 	struct bf_heap waiters, latency_waiters;
-	struct bf_heap spent; /* the parked vGPUs that are, by the time at which they may be so no longer */
+	struct bf_heap spent; /* the parked vGPUs that are spent, by their unspent_ns */
 	/* What every parked vGPU that waits is charged: see park.c. */
 	uint64_t policy_ns; /* time in which a policy could have given it the token */
 	double owed_ns;	    /* time of which it is owed its request */
@@ -133,52 +133,51 @@ struct sched {
 	uint64_t wait_count;
 	uint32_t promised_ppm;
 	uint64_t now_ns;
-	uint64_t anybody_ns;	   /* somebody was on the GPU, ever */
-	struct sched_vgpu *holder; /* of the token; others of its domain are let in with it */
-	bool is_special;	   /* somebody active has more than the ordinary share */
-	bool is_free_for_all;	   /* there is no token: the hardware's turns do */
-	struct sched_vgpu
-		*elected; /* who is next, while others still leave; NULL: nobody yet, or no longer sure */
-	struct sched_vgpu *last; /* who had the token last */
+	uint64_t any_held_ns;	    /* at least one vGPU was on the GPU */
+	struct sched_vgpu *holder;  /* of the token; others of its domain share it */
+	bool is_special;	    /* an active vGPU has a request, a limit or the class latency */
+	bool is_free_for_all;	    /* there is no token: the hardware's turns divide the time */
+	struct sched_vgpu *elected; /* the next holder, while others leave the GPU; NULL: not decided */
+	struct sched_vgpu *last;    /* the last holder */
 	uint64_t elected_slice_ns;
-	uint64_t elected_beside_id,
-		beside_id; /* who alone is let in with it, and with the holder; 0: its domain */
+	/* The only vGPU that may share the token with the elected one, and with the holder; 0: all of the domain. */
+	uint64_t elected_beside_id, beside_id;
 	bool is_elected_slice_proposed;
-	bool may_cut;	 /* something has happened that might be worth a stop */
-	bool cuts_later; /* a stop was proposed, but not before the holder has had the least that a slice is */
-	bool was_cut_early; /* the last holder had not had that */
-	int64_t pass;	    /* of the holder or whoever is next; never falls */
-	double rest_weight; /* of each who requested nothing */
-	double extra_part;  /* of what a policy proposes above that there is so much */
-	double line;	    /* the sum of the weights of all in line */
+	bool may_cut;	    /* since the last question whether to stop the holder, something has happened */
+	bool cuts_later;    /* a stop was proposed, and is allowed after slice_min_ns of the slice */
+	bool was_cut_early; /* the last holder was stopped before slice_min_ns of its slice */
+	int64_t pass;	    /* the least pass of all that take tokens and want the GPU; never falls */
+	double rest_weight; /* of each vGPU without a request */
+	double extra_part;  /* the part of the weights proposed above the least weights that is available */
+	double line;	    /* the sum of the weights of the active vGPUs that do not ride */
 	bool are_turns_due; /* an order about turns in hardware may be due */
-	double owed_part;   /* of a request, of the time that tokens are had for: see settle_owed() */
-	unsigned ladder;    /* how long slices beside riders may be, see ride.c */
-	struct window rode, had_riders; /* what riders took, and when they had work; but for guests */
-	double riders_take;		/* of the time for which they have work */
-	bool may_guests;		/* somebody may ride because a policy says so */
-	uint64_t settle_ns;		/* when to look again at who is active and who rides */
+	double owed_part;   /* see settle_owed() */
+	unsigned ladder;    /* the step of ladder_us: the timeslice beside riders, see ride.c */
+	struct window rode, had_riders; /* GPU time of riders, and when they had work; without guests */
+	double riders_take;		/* GPU time of riders, of the time for which they have work */
+	bool may_guests_ride;		/* vGPUs may ride because a policy proposes it */
+	uint64_t settle_ns;		/* when to decide again which vGPUs are active and which ride */
 	uint64_t handovers;
 
-	struct sched_policy policy; /* no hooks: the built-in */
+	struct sched_policy policy; /* no hooks: the built-in policy */
 	struct sched_watch watch;
 	uint64_t busy_told_ns;
 	uint64_t next_id;
-	struct belfry_vgpu *table;   /* the built-in's: an entry for every vGPU */
-	struct sched_vgpu **entries; /* whose the entries of the last table are */
-	uint32_t told_count;	     /* entries of the table that sched_ask filled in */
-	size_t count, room;	     /* vGPUs; entries there is room for */
+	struct belfry_vgpu *table;   /* the table of the last decision that had one */
+	struct sched_vgpu **entries; /* the vGPUs of its entries */
+	uint32_t told_count;	     /* entries of the table that sched_ask() filled in */
+	size_t count, room;	     /* vGPUs; entries of the table */
 };
 
 /* window.c */
 uint64_t window_bucket_ns(uint64_t length_ns);
 void window_add(struct window *window, uint64_t length_ns, uint64_t now_ns, uint64_t used_ns);
 uint64_t window_used(const struct window *window, uint64_t length_ns, uint64_t now_ns);
-/* When no more than to_ns will be used, if nothing is until then; later than now. */
+/* When the sum will have fallen to to_ns, if nothing is used until then; later than now. */
 uint64_t window_falls_ns(const struct window *window, uint64_t length_ns, uint64_t now_ns, uint64_t to_ns);
 
 /* account.c */
-/* Charge everybody for the time up to now. */
+/* Brings the accounts of all vGPUs up to now. */
 void sched_advance(struct sched *sched, uint64_t now_ns);
 void vgpu_set_state(struct sched *sched, struct sched_vgpu *vgpu);
 void vgpu_charge(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns);
@@ -186,34 +185,33 @@ void vgpu_charge(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns);
 /* limit.c */
 bool vgpu_has_limit(const struct sched_vgpu *vgpu);
 void vgpu_earn(const struct sched *sched, struct sched_vgpu *vgpu);
-/* Its limit is another. */
+/* After a change of its limit. */
 void vgpu_limit_changed(const struct sched *sched, struct sched_vgpu *vgpu, uint32_t was_ppm);
-/* How long it may run on. */
+/* GPU time that its limit allows now; SCHED_NEVER: it has no limit. */
 uint64_t vgpu_allowance(const struct sched *sched, const struct sched_vgpu *vgpu);
-/* Whether it is spent, looked at again. */
+/* Sets is_spent. */
 void vgpu_update_spent(const struct sched *sched, struct sched_vgpu *vgpu);
-/* When one that runs is spent; when one that is spent may be so no longer. */
+/* When a running vGPU will be spent; when a spent one may run again. */
 uint64_t vgpu_spent_ns(const struct sched *sched, const struct sched_vgpu *vgpu);
 uint64_t vgpu_unspent_ns(const struct sched *sched, const struct sched_vgpu *vgpu);
 
 /* weight.c */
-/* After anything that changes who is active or has requested what. */
+/* After a change of what vGPUs are active, or of a request. */
 void sched_update_weights(struct sched *sched);
-/* By its share alone; with what a policy proposes. */
+/* Its weight by its share alone; with what a policy proposes. */
 double vgpu_claim(const struct sched *sched, const struct sched_vgpu *vgpu);
 double vgpu_weight(const struct sched *sched, const struct sched_vgpu *vgpu);
-/* After anything that changes which vGPUs are in line, or their weights. */
+/* Sets sched::line, after a change of what vGPUs are in it, or of their weights. */
 void sched_update_line(struct sched *sched);
-/* Its part of what those in line share. */
+/* Its part of sched::line. */
 double vgpu_part(const struct sched *sched, const struct sched_vgpu *vgpu);
 uint32_t part_ppm(double part);
-/* Nobody is further ahead than two slices: what more a policy let it have is not held against it. */
-void sched_forgive(struct sched *sched);
+/* Caps the lead of a vGPU at two slices: it does not pay for more time that a policy gave it. */
+void sched_cap_passes(struct sched *sched);
 uint64_t vgpu_slice(const struct sched *sched, const struct sched_vgpu *vgpu);
 
-/* ask.c: who decides. Each fills in the head and the table, asks whom there is, and holds the answer to what may be. */
-int ask_make_room(struct sched *sched, size_t count);
-/* The next holder; NULL: nobody wants the token. */
+/* ask.c: decisions of policies. Each function calls the hook of a policy, if there is one, and clamps its proposal. */
+/* The next holder; NULL: no vGPU may have the token. */
 struct sched_vgpu *ask_pick(struct sched *sched, uint64_t *slice_ns, bool *is_proposed, uint64_t *beside_id);
 bool ask_preempt(struct sched *sched);
 void ask_enqueue(struct sched *sched, struct sched_vgpu *vgpu);
@@ -221,8 +219,18 @@ void ask_ticks(struct sched *sched);
 void tell_running(struct sched *sched, struct sched_vgpu *vgpu);
 void tell_stopping(struct sched *sched, struct sched_vgpu *vgpu, enum belfry_why why);
 void tell_missed(struct sched *sched, struct sched_vgpu *vgpu, uint64_t took_ns);
-/* The policy is not asked any more, for this reason. */
+/* The policy is not called any more, for this reason. */
 void sched_fail_policy(struct sched *sched, const char *why);
+
+/* table.c */
+int table_reserve(struct sched *sched, size_t count);
+/* The head of a context, for a decision without a table. */
+struct belfry_head table_head(const struct sched *sched, enum belfry_hook hook, size_t size);
+/* Fills in sched::table. head.vgpu is the entry of `about`. */
+struct belfry_head table_fill(struct sched *sched, enum belfry_hook hook, size_t size,
+			      const struct sched_vgpu *about);
+/* BELFRY_NOBODY: the vGPU is not in the table, or is NULL. */
+uint32_t table_entry(const struct sched *sched, uint32_t count, const struct sched_vgpu *vgpu);
 
 /* fair.c */
 bool fair_is_due(const struct belfry_head *head, const struct belfry_vgpu *vgpu);
@@ -231,19 +239,19 @@ uint64_t fair_slice(const struct belfry_head *head, uint32_t part_ppm);
 /* clamp.c */
 /* The most that is owed to it at a time. */
 double vgpu_owed_most(const struct sched *sched, const struct sched_vgpu *vgpu);
-/* What is owed to it, of what may be; more than 1: nobody else is picked before it. */
+/* What is owed to it, of what may be owed; more than 1: it is overdue, and picked before all others. */
 double vgpu_owed_part(const struct sched *sched, const struct sched_vgpu *vgpu);
 bool vgpu_is_overdue(const struct sched *sched, const struct sched_vgpu *vgpu);
 
 /* park.c: which vGPUs a step looks at */
 void vgpu_awaken(struct sched *sched, struct sched_vgpu *vgpu);
 void vgpu_put_to_sleep(struct sched *sched, struct sched_vgpu *vgpu);
-/* Before anything about a vGPU changes but its accounts. A vGPU that is asleep stays so. */
+/* Call before a change to a vGPU. A vGPU that is asleep stays asleep. */
 void vgpu_unpark(struct sched *sched, struct sched_vgpu *vgpu);
 void sched_unpark_all(struct sched *sched);
-/* Those that are spent and may be so no longer at that time. */
+/* Unparks the spent vGPUs that may run again at that time. */
 void sched_unpark_due(struct sched *sched, uint64_t now_ns);
-/* Parks the hot vGPUs that may be. */
+/* Parks the hot vGPUs that fulfil the conditions. */
 void sched_park(struct sched *sched);
 /* Brings the accounts of a vGPU up to now. */
 void vgpu_catch_up(struct sched *sched, struct sched_vgpu *vgpu);
@@ -260,7 +268,7 @@ void queue_free(struct sched *sched);
 void queue_add(struct sched *sched, struct sched_vgpu *vgpu);
 void queue_remove(struct sched *sched, struct sched_vgpu *vgpu);
 void vgpu_set_pass(struct sched *sched, struct sched_vgpu *vgpu, int64_t pass);
-/* Of the parked vGPUs that are spent, the first that may be so no longer, and when; NULL and SCHED_NEVER: none is. */
+/* Of the parked vGPUs that are spent, the first that may run again, and when; NULL and SCHED_NEVER: none is spent. */
 struct sched_vgpu *queue_first_spent(const struct sched *sched);
 uint64_t queue_unspent_ns(const struct sched *sched);
 /* Of the parked vGPUs, the one with the least pass; NULL: none waits. */
@@ -272,7 +280,7 @@ bool queue_is_due(const struct sched *sched, const struct belfry_head *head, con
 
 /* waited.c: which vGPU waited for which */
 void waited_note(struct sched_vgpu *vgpu, const struct sched_vgpu *other, uint64_t ns);
-/* All parked vGPUs that wait, waited for `other`. */
+/* All parked vGPUs that wait have waited for `other`. */
 void wait_log_add(struct sched *sched, const struct sched_vgpu *other, uint64_t ns);
 struct wait_mark wait_log_mark(const struct sched *sched);
 /* Notes what the log has since the vGPU's mark. */
@@ -284,7 +292,7 @@ void sched_settle(struct sched *sched);
 bool sched_next_slice(struct sched *sched, struct sched_order *order);
 
 /* token.c */
-/* The holder's slice is what it would be if it began now; what it had of it counts. */
+/* Sets the holder's slice to the length it would have if it began now; the time since its beginning counts. */
 void sched_update_slice(struct sched *sched);
 bool vgpu_may_have_token(const struct sched *sched, const struct sched_vgpu *vgpu);
 bool vgpu_is_with_holder(const struct sched *sched, const struct sched_vgpu *vgpu);
@@ -292,19 +300,19 @@ bool vgpu_belongs_open(const struct sched *sched, const struct sched_vgpu *vgpu)
 bool sched_next_token(struct sched *sched, struct sched_order *order);
 uint64_t sched_token_wake_ns(const struct sched *sched);
 
-/* busy.c: as it is told */
+/* busy.c: a part of 1 as a figure for reports and policies */
 uint32_t busy_ppm(const struct sched_vgpu *vgpu, double part);
 
 /* latency.c */
 uint64_t vgpu_percentile(const struct sched_vgpu *vgpu, uint32_t ppm);
 /* At the objective's percentile, or p99. */
 uint64_t vgpu_tail(const struct sched_vgpu *vgpu);
-/* tail_ns and p50_ns, if there is news. */
+/* Sets tail_ns and p50_ns, if there are new samples. */
 void vgpu_update_tail(struct sched_vgpu *vgpu);
 
 static inline bool vgpu_wants(const struct sched_vgpu *vgpu)
 {
-	return (vgpu->is_waiting || vgpu->is_running) && !vgpu->is_benched;
+	return (vgpu->is_waiting || vgpu->is_running) && !vgpu->is_held;
 }
 
 /* Its request, of 1. */
@@ -325,25 +333,25 @@ static inline bool vgpu_is_parked_waiter(const struct sched_vgpu *vgpu)
 	return vgpu->attention == VGPU_PARKED && vgpu_wants(vgpu) && !vgpu->is_spent;
 }
 
-/* It has the GPU, or a turn on it. */
+/* Its work is on the GPU, or has turns on it. */
 static inline bool vgpu_is_on(const struct sched_vgpu *vgpu)
 {
-	return vgpu->is_running && !vgpu->is_stopped && !vgpu->is_benched;
+	return vgpu->is_running && !vgpu->is_stopped && !vgpu->is_held;
 }
 
-/* Its gate is closed but it is still on. */
+/* Its gate is closed, and its work is still on the GPU. */
 static inline bool vgpu_is_draining(const struct sched_vgpu *vgpu)
 {
 	return vgpu_is_on(vgpu) && !vgpu->is_open;
 }
 
-/* It rides because a policy says so. */
+/* It rides because a policy proposes it. */
 static inline bool vgpu_is_guest(const struct sched_vgpu *vgpu)
 {
 	return vgpu->is_rider && vgpu->share.class != SCHED_LATENCY;
 }
 
-/* Whether it stands in line for the token. If not it is let in as it comes: it rides, or all are free. */
+/* Otherwise its gate is open without a token: it rides, or there is no token. */
 static inline bool vgpu_takes_token(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	return !sched->is_free_for_all && !vgpu->is_rider;

@@ -1,4 +1,4 @@
-/* The token: who has it, until when, and the gates that follow from it. */
+/* The token: which vGPU holds it, until when, and the gates that follow from it. */
 #include "sched/state.h"
 
 #include "base/number.h"
@@ -8,8 +8,8 @@ bool vgpu_may_have_token(const struct sched *sched, const struct sched_vgpu *vgp
 	return vgpu_wants(vgpu) && vgpu_takes_token(sched, vgpu) && !vgpu->is_spent;
 }
 
-/* beside_id: who of its domain may be with it; 0: whoever is of it. */
-static bool are_together(const struct sched_vgpu *vgpu, const struct sched_vgpu *other, uint64_t beside_id)
+/* beside_id: the only vGPU of the domain that may share the token; 0: all of the domain. */
+static bool may_share_token(const struct sched_vgpu *vgpu, const struct sched_vgpu *other, uint64_t beside_id)
 {
 	return vgpu == other || (vgpu->share.domain && vgpu->share.domain == other->share.domain &&
 				 (!beside_id || beside_id == vgpu->id));
@@ -17,10 +17,10 @@ static bool are_together(const struct sched_vgpu *vgpu, const struct sched_vgpu 
 
 bool vgpu_is_with_holder(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
-	return sched->holder && are_together(vgpu, sched->holder, sched->beside_id);
+	return sched->holder && may_share_token(vgpu, sched->holder, sched->beside_id);
 }
 
-static bool somebody_waits(const struct sched *sched)
+static bool has_waiters(const struct sched *sched)
 {
 	if (queue_first(sched))
 		return true;
@@ -30,19 +30,19 @@ static bool somebody_waits(const struct sched *sched)
 	return false;
 }
 
-/* Who is next: decided once for a change of hands, and again if somebody comes who might be preferred. */
+/* The next holder: decided once for a hand-over, and again if another vGPU begins to wait. */
 static struct sched_vgpu *elect(struct sched *sched)
 {
 	if (sched->elected && vgpu_may_have_token(sched, sched->elected))
 		return sched->elected;
-	sched->elected = somebody_waits(sched)
+	sched->elected = has_waiters(sched)
 				 ? ask_pick(sched, &sched->elected_slice_ns,
 					    &sched->is_elected_slice_proposed, &sched->elected_beside_id)
 				 : NULL;
 	return sched->elected;
 }
 
-/* How long a holder without work keeps the token: about as long as it usually is without, if that is short. */
+/* How long a holder without work keeps the token: about as long as it usually has no work, if that is short. */
 static uint64_t patience_ns(const struct sched *sched, const struct sched_vgpu *holder)
 {
 	uint64_t usual = 3 * holder->gap_ns;
@@ -52,14 +52,14 @@ static uint64_t patience_ns(const struct sched *sched, const struct sched_vgpu *
 
 enum verdict { STAYS, RENEWED, EXPIRED, GIVES_BACK, IS_CUT };
 
-/* What it has had of its slice is less than a slice may be. */
+/* Less than slice_min_ns of its slice has passed. */
 static bool is_new(const struct sched *sched, const struct sched_vgpu *holder)
 {
 	return (int64_t)holder->slice_ns - holder->slice_left_ns < (int64_t)sched->options.slice_min_ns;
 }
 
-/* Asked when something has happened since it was last asked. Under a policy of two in a row one has at least the shortest
- * slice: whom the built-in would stop the one for need not be whom the policy picks. */
+/* Decided when something has happened since the last decision. Under a policy, of two holders in a row at least one has the
+ * shortest slice: the vGPU that the built-in policy would stop the holder for need not be the one that the policy picks. */
 static bool is_to_be_cut(struct sched *sched)
 {
 	bool is_early = is_new(sched, sched->holder), is_cut;
@@ -81,11 +81,11 @@ static enum verdict judge(struct sched *sched)
 {
 	const struct sched_vgpu *holder = sched->holder;
 
-	if (holder->is_benched || !vgpu_takes_token(sched, holder))
+	if (holder->is_held || !vgpu_takes_token(sched, holder))
 		return GIVES_BACK;
 	if (holder->is_spent)
 		return EXPIRED;
-	if (!somebody_waits(sched))
+	if (!has_waiters(sched))
 		return holder->slice_left_ns > 0 ? STAYS : RENEWED;
 	if (!vgpu_wants(holder))
 		return sched->now_ns - holder->idle_ns >= patience_ns(sched, holder) ? GIVES_BACK : STAYS;
@@ -113,7 +113,7 @@ void sched_update_slice(struct sched *sched)
 	holder->slice_left_ns = (int64_t)holder->slice_ns - had;
 }
 
-/* Those of its domain that wait are let in with it. */
+/* Waiting vGPUs of the domain share the token. */
 static void unpark_domain(struct sched *sched, uint32_t domain)
 {
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v && domain; v = LIST_NEXT(v, in_awake))
@@ -156,17 +156,17 @@ static void take_back(struct sched *sched, enum verdict why)
 			v->drain_ns = sched->now_ns + (why == IS_CUT ? 0 : sched->options.grace_ns);
 }
 
-/* Whether anybody but `next` and its like is still on the GPU, or on the way there. */
+/* Whether a vGPU that may not share the token with `next` is still on the GPU, or on the way there. */
 static bool others_drain(const struct sched *sched, const struct sched_vgpu *next)
 {
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
-		if (vgpu_takes_token(sched, v) && !are_together(v, next, sched->elected_beside_id) &&
-		    !v->is_benched && (v->is_open || v->is_resuming || vgpu_is_draining(v)))
+		if (vgpu_takes_token(sched, v) && !may_share_token(v, next, sched->elected_beside_id) &&
+		    !v->is_held && (v->is_open || v->is_resuming || vgpu_is_draining(v)))
 			return true;
 	return false;
 }
 
-/* Bring the token to where it belongs now. */
+/* Takes the token back where its time is over, and gives it to the next vGPU. */
 static void move_token(struct sched *sched)
 {
 	struct sched_vgpu *next;
@@ -183,14 +183,14 @@ static void move_token(struct sched *sched)
 		take_back(sched, verdict);
 	}
 	next = elect(sched);
-	/* First everybody else's gate is closed and what they had on the GPU has ended or been stopped. */
+	/* The gates of all others are closed first, and their work on the GPU has ended or been stopped. */
 	if (next && !others_drain(sched, next))
 		grant(sched, next);
 }
 
 bool vgpu_belongs_open(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
-	if (vgpu->is_benched || vgpu->is_spent || !vgpu->is_present)
+	if (vgpu->is_held || vgpu->is_spent || !vgpu->is_present)
 		return false;
 	if (!vgpu_takes_token(sched, vgpu))
 		return true;
@@ -214,13 +214,13 @@ static void open_gate(struct sched_vgpu *vgpu)
 	vgpu->is_waiting = false;
 }
 
-/* Whether what it still has on the GPU is in somebody's way: another's, or its own limit's. */
+/* Whether its work on the GPU has to be stopped, for another vGPU or for its own limit. */
 static bool must_stop(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	if (!vgpu_is_draining(vgpu) || vgpu->is_stopping || sched->now_ns < vgpu->drain_ns)
 		return false;
 	return vgpu->is_spent || (vgpu_takes_token(sched, vgpu) && !vgpu_belongs_open(sched, vgpu) &&
-				  (somebody_waits(sched) || sched->holder));
+				  (has_waiters(sched) || sched->holder));
 }
 
 static bool order(struct sched_order *to, enum sched_order_kind kind, struct sched_vgpu *vgpu)
@@ -233,7 +233,7 @@ bool sched_next_token(struct sched *sched, struct sched_order *to)
 {
 	move_token(sched);
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
-		if (v->is_open && !v->is_benched && !vgpu_belongs_open(sched, v)) {
+		if (v->is_open && !v->is_held && !vgpu_belongs_open(sched, v)) {
 			close_gate(sched, v);
 			return order(to, SCHED_CLOSE, v);
 		}
@@ -244,7 +244,7 @@ bool sched_next_token(struct sched *sched, struct sched_order *to)
 			return order(to, SCHED_STOP, v);
 		}
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
-		if (!v->is_open && !v->is_benched && !v->is_stopping && vgpu_belongs_open(sched, v)) {
+		if (!v->is_open && !v->is_held && !v->is_stopping && vgpu_belongs_open(sched, v)) {
 			open_gate(v);
 			return order(to, SCHED_OPEN, v);
 		}
@@ -264,7 +264,7 @@ static bool has_rider_on(const struct sched *sched)
 	return false;
 }
 
-/* When its slice may be over. Beside a rider it runs on more slowly, or not at all: that is looked at now and then. */
+/* When its slice may be over. Beside a rider the slice passes more slowly, or not at all: it is looked at every LEAST_NS. */
 static uint64_t slice_end_ns(const struct sched *sched, const struct sched_vgpu *holder)
 {
 	enum { LEAST_NS = 50000 };
@@ -282,7 +282,7 @@ static uint64_t holder_wake_ns(const struct sched *sched)
 {
 	const struct sched_vgpu *holder = sched->holder;
 
-	if (!holder || !somebody_waits(sched))
+	if (!holder || !has_waiters(sched))
 		return SCHED_NEVER;
 	if (!vgpu_wants(holder))
 		return holder->idle_ns + patience_ns(sched, holder);

@@ -1,9 +1,9 @@
-/* Promises: what was requested, what that makes of the GPU when not everybody wants it, and how long a slice is. */
+/* Requests, the weights that follow from them, and the lengths of slices. */
 #include <errno.h>
 
 #include "sched/state.h"
 
-/* What those without a request get of what nobody has requested, at the least. */
+/* The least weight of a vGPU without a request. */
 static const double least_weight = 0.01;
 
 uint32_t sched_promised_ppm(const struct sched *sched)
@@ -28,20 +28,20 @@ int sched_check(const struct sched *sched, const struct sched_share *share,
 	return 0;
 }
 
-/* Requests are weights. Those who requested nothing share what nobody requested. */
+/* A request is a weight. vGPUs without a request share what is not requested. */
 double vgpu_claim(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	return vgpu->share.request_ppm ? (double)vgpu->share.request_ppm / SCHED_WHOLE_PPM
 				       : sched->rest_weight;
 }
 
-/* What it has whatever a policy says. */
+/* Its least weight, whatever a policy proposes. */
 static double least(const struct sched_vgpu *vgpu)
 {
 	return vgpu->share.request_ppm ? (double)vgpu->share.request_ppm / SCHED_WHOLE_PPM : least_weight;
 }
 
-/* What a policy, or its claim, gives it above that, if there is so much. */
+/* The weight above the least that a policy proposes, or that it has by its share. */
 static double extra(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	double wanted = vgpu->tick.weight_ppm ? (double)vgpu->tick.weight_ppm / SCHED_WHOLE_PPM
@@ -57,7 +57,7 @@ double vgpu_weight(const struct sched *sched, const struct sched_vgpu *vgpu)
 		       : vgpu_claim(sched, vgpu);
 }
 
-/* Proposed weights share what is left of the whole, so that a part is never less than the request. */
+/* Proposed weights share what the least weights leave of the whole, so that a part is never below the request. */
 static void update_extra(struct sched *sched)
 {
 	double taken = 0, wanted = 0;
@@ -123,7 +123,7 @@ uint64_t vgpu_slice(const struct sched *sched, const struct sched_vgpu *vgpu)
 	return slice_of(sched, vgpu_part(sched, vgpu));
 }
 
-void sched_forgive(struct sched *sched)
+void sched_cap_passes(struct sched *sched)
 {
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all)) {
 		double part = vgpu_part(sched, v);

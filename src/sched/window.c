@@ -1,5 +1,5 @@
-/* The sliding window: how much was used in the last `length_ns`. Of the bucket that is falling out the part still in it
- * counts, as if it had been used evenly. */
+/* The sliding window: GPU time in the last `length_ns`. Of the oldest bucket the part that is still in the window counts, as if
+ * its GPU time were spread evenly. */
 #include <string.h>
 
 #include "sched/state.h"
@@ -9,7 +9,7 @@ uint64_t window_bucket_ns(uint64_t length_ns)
 	return length_ns < BUCKETS ? 1 : length_ns / BUCKETS;
 }
 
-/* Forget what has fallen out. */
+/* Clears the buckets that have left the window. */
 static void slide(struct window *window, uint64_t number)
 {
 	if (number <= window->number)
@@ -33,7 +33,7 @@ void window_add(struct window *window, uint64_t length_ns, uint64_t now_ns, uint
 	window->sum_ns += used_ns;
 }
 
-/* The sum at the beginning of a bucket that is at most as old as the newest, without a change to the window. */
+/* The sum at the beginning of bucket `number`, which is not before the newest. The window is not changed. */
 static uint64_t sum_at(const struct window *window, uint64_t number)
 {
 	uint64_t sum_ns = window->sum_ns;

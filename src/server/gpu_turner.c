@@ -47,7 +47,7 @@ void turner_note(struct vgpu *vgpu)
 	if (vgpu->runs)
 		return;
 	/* Its gate is closed before the next run comes, whether sched has had time to order it or not. */
-	sched_bench(vgpu->gpu->sched, vgpu->sched, vgpu->order != VGPU_FREE, bf_now_ns());
+	sched_hold(vgpu->gpu->sched, vgpu->sched, vgpu->order != VGPU_FREE, bf_now_ns());
 	vgpu->is_told_running = false;
 	vgpu->burst = (struct burst){ 0 }; /* never done */
 	if (vgpu->warden) {		   /* whatever is passed on next is news */

@@ -289,12 +289,12 @@ static void tell_sched(struct vgpu *vgpu, enum protocol_op op)
 		sched_stopped(sched, vgpu->sched, now_ns);
 	else if (is_free(op))
 		sched_resumed(sched, vgpu->sched, now_ns);
-	sched_bench(sched, vgpu->sched, vgpu->order != VGPU_FREE, now_ns);
+	sched_hold(sched, vgpu->sched, vgpu->order != VGPU_FREE, now_ns);
 	turner_note(vgpu);
 	turner_wait(vgpu->gpu); /* when we say that it is open, it is, or waits its turn */
 }
 
-/* What the operator asks for comes before what sched decides: it is benched meanwhile. */
+/* What the operator asks for comes before what sched decides: sched holds it meanwhile. */
 int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct bf_error *err)
 {
 	static const enum trace_kind traces[] = {
@@ -307,10 +307,10 @@ int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct b
 	/* Resume lets go what was stopped and leaves a hold; open ends both. */
 	if (is_free(op) && (vgpu->order == VGPU_FREE || (op == PROTOCOL_RESUME && vgpu->order == VGPU_HELD)))
 		return 0;
-	sched_bench(gpu->sched, vgpu->sched, true, bf_now_ns());
+	sched_hold(gpu->sched, vgpu->sched, true, bf_now_ns());
 	rc = tell_warden(vgpu, op, err);
 	if (rc) {
-		sched_bench(gpu->sched, vgpu->sched, vgpu->order != VGPU_FREE, bf_now_ns());
+		sched_hold(gpu->sched, vgpu->sched, vgpu->order != VGPU_FREE, bf_now_ns());
 		turner_wake(gpu);
 		return rc;
 	}

@@ -59,7 +59,7 @@ static void tell_work(struct vgpu *vgpu, struct follower *only, enum record_work
 	work.gpu_ns = counts.gpu_ns;
 	work.held_ns = counts.held_ns;
 	work.alone_ns = counts.alone_ns;
-	work.anybody_ns = counts.anybody_ns;
+	work.anybody_ns = counts.any_held_ns;
 	work.grants = counts.grants;
 	work.stops = counts.stops;
 	if (vgpu->warden)

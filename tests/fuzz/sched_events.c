@@ -115,14 +115,14 @@ static void add_or_remove(struct world *world, size_t i, uint8_t a, uint8_t b)
 	}
 }
 
-/* As a server does it: one that is benched, or has no programs, is closed by its own hand. */
+/* As the GPU server does it: it closes the gate of a vGPU that is held or has no programs. */
 static void set_present(struct world *world, size_t i, bool is_present)
 {
 	world->is_present[i] = is_present;
 	sched_set_present(world->sched, world->vgpus[i], is_present, world->now_ns);
 	if (is_present)
 		return;
-	sched_bench(world->sched, world->vgpus[i], false, world->now_ns);
+	sched_hold(world->sched, world->vgpus[i], false, world->now_ns);
 	world->is_open[i] = false;
 }
 

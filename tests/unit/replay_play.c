@@ -47,7 +47,7 @@ static void put_work(const struct sim_vgpu *v, enum record_work_what what, uint6
 				    .gpu_ns = counts.gpu_ns,
 				    .held_ns = counts.held_ns,
 				    .alone_ns = counts.alone_ns,
-				    .anybody_ns = counts.anybody_ns,
+				    .anybody_ns = counts.any_held_ns,
 				    .submitted = recorder.of[id % 8].submitted,
 				    .grants = counts.grants,
 				    .stops = counts.stops };

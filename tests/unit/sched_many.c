@@ -82,8 +82,8 @@ static void set_present(struct twins *twins, size_t i)
 	sched_set_present(twins->queue, twins->in_queue[i], is_present, twins->now_ns);
 	if (!is_present)
 		twins->is_open[i] = twins->is_held[i] = false;
-	sched_bench(twins->table, twins->in_table[i], twins->is_held[i], twins->now_ns);
-	sched_bench(twins->queue, twins->in_queue[i], twins->is_held[i], twins->now_ns);
+	sched_hold(twins->table, twins->in_table[i], twins->is_held[i], twins->now_ns);
+	sched_hold(twins->queue, twins->in_queue[i], twins->is_held[i], twins->now_ns);
 	twins->is_open[i] = false;
 }
 
@@ -91,8 +91,8 @@ static void hold(struct twins *twins, size_t i)
 {
 	twins->is_held[i] = !twins->is_held[i];
 	twins->is_open[i] = false;
-	sched_bench(twins->table, twins->in_table[i], twins->is_held[i], twins->now_ns);
-	sched_bench(twins->queue, twins->in_queue[i], twins->is_held[i], twins->now_ns);
+	sched_hold(twins->table, twins->in_table[i], twins->is_held[i], twins->now_ns);
+	sched_hold(twins->queue, twins->in_queue[i], twins->is_held[i], twins->now_ns);
 }
 
 static void get_work(struct twins *twins, size_t i)

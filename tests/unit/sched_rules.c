@@ -166,7 +166,7 @@ static void nonsense_does_no_harm(void **state)
 				sched_resumed(sched, v, now_ns);
 				break;
 			case 6:
-				sched_bench(sched, v, sim_random(&random) % 2, now_ns);
+				sched_hold(sched, v, sim_random(&random) % 2, now_ns);
 				break;
 			case 7:
 				sched_used(sched, v, sim_between(&random, 0, 5 * MS), now_ns);
@@ -316,7 +316,7 @@ static void one_whose_programs_have_ended_is_idle(void **state)
 	assert_int_equal(b->closes, 0);
 	sim_assert_near("alone", sim_use(b), 100, 0.5);
 	sim_bench(b, true);
-	assert_int_equal(sim_seen(b)->report.state, SCHED_IS_BENCHED);
+	assert_int_equal(sim_seen(b)->report.state, SCHED_IS_HELD);
 	sim_run(sim, 1 * S);
 	sim_mark(sim);
 	sim_bench(b, false);
