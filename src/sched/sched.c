@@ -64,6 +64,28 @@ void sched_configure(struct sched *sched, const struct sched_options *options, u
 	sched->settle_ns = 0;
 }
 
+static void join_domain(const struct sched *sched, struct sched_vgpu *vgpu)
+{
+	struct sched_vgpu *v = vgpu->share.domain ? LIST_FIRST(&sched->all) : NULL;
+
+	vgpu->next_in_domain = vgpu;
+	while (v && (v == vgpu || v->share.domain != vgpu->share.domain))
+		v = LIST_NEXT(v, in_all);
+	if (!v)
+		return;
+	vgpu->next_in_domain = v->next_in_domain;
+	v->next_in_domain = vgpu;
+}
+
+static void leave_domain(struct sched_vgpu *vgpu)
+{
+	struct sched_vgpu *before = vgpu;
+
+	while (before->next_in_domain != vgpu)
+		before = before->next_in_domain;
+	before->next_in_domain = vgpu->next_in_domain;
+}
+
 struct sched_vgpu *sched_add(struct sched *sched, const struct sched_share *share, void *owner,
 			     uint64_t now_ns)
 {
@@ -85,6 +107,7 @@ struct sched_vgpu *sched_add(struct sched *sched, const struct sched_share *shar
 	vgpu->gap_ns = sched->options.idle_ns / 8; /* not known yet: a short one is assumed */
 	vgpu->sched = sched;
 	LIST_INSERT_HEAD(&sched->all, vgpu, in_all);
+	join_domain(sched, vgpu);
 	vgpu_awaken(sched, vgpu);
 	sched->promised_ppm += share->request_ppm;
 	sched_update_weights(sched);
@@ -105,6 +128,7 @@ void sched_remove(struct sched *sched, struct sched_vgpu *vgpu, uint64_t now_ns)
 	sched->are_turns_due = true;
 	vgpu_put_to_sleep(sched, vgpu);
 	LIST_REMOVE(vgpu, in_all);
+	leave_domain(vgpu);
 	wait_log_forget(sched, vgpu);
 	sched->promised_ppm -= vgpu->share.request_ppm;
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all))
@@ -128,7 +152,9 @@ void sched_set(struct sched *sched, struct sched_vgpu *vgpu, const struct sched_
 	sched->are_turns_due = true;
 	was = vgpu_weight(sched, vgpu);
 	sched->promised_ppm += share->request_ppm - vgpu->share.request_ppm;
+	leave_domain(vgpu);
 	vgpu->share = *share;
+	join_domain(sched, vgpu);
 	sched_update_weights(sched);
 	/* With a greater weight its lead or lag shrinks in proportion; with a smaller one it stays. */
 	now = vgpu_weight(sched, vgpu);

@@ -42,6 +42,7 @@ struct sched_vgpu {
 	LIST_ENTRY(sched_vgpu) in_all;
 	LIST_ENTRY(sched_vgpu) in_awake;
 	LIST_ENTRY(sched_vgpu) in_hot;
+	struct sched_vgpu *next_in_domain; /* a ring; one without a domain is alone in its own */
 	enum vgpu_attention attention;
 	uint64_t awake_number; /* the order of sched::awake: the highest number comes first */
 
@@ -120,7 +121,6 @@ struct sched {
 	LIST_HEAD(, sched_vgpu) awake; /* vGPUs that are not asleep, the last to wake first */
 	LIST_HEAD(, sched_vgpu) hot;   /* in the order of `awake` */
 	uint64_t awake_count;	       /* how often a vGPU woke */
-	unsigned active_count;
 
 	/* The parked vGPUs that may have the token, by their pass; and those of them that are of the class latency. */
 	struct bf_heap waiters, latency_waiters;
@@ -132,30 +132,30 @@ struct sched {
 	struct sched_waited wait_log[WAIT_LOG];
 	uint64_t wait_count;
 	uint32_t promised_ppm;
+	unsigned active_count;
 	uint64_t now_ns;
 	uint64_t any_held_ns;	    /* at least one vGPU was on the GPU */
 	struct sched_vgpu *holder;  /* of the token; others of its domain share it */
-	bool is_special;	    /* an active vGPU has a request, a limit or the class latency */
-	bool is_free_for_all;	    /* there is no token: the hardware's turns divide the time */
 	struct sched_vgpu *elected; /* the next holder, while others leave the GPU; NULL: not decided */
 	struct sched_vgpu *last;    /* the last holder */
 	uint64_t elected_slice_ns;
 	/* The only vGPU that may share the token with the elected one, and with the holder; 0: all of the domain. */
 	uint64_t elected_beside_id, beside_id;
 	bool is_elected_slice_proposed;
-	bool may_cut;	    /* since the last question whether to stop the holder, something has happened */
-	bool cuts_later;    /* a stop was proposed, and is allowed after slice_min_ns of the slice */
-	bool was_cut_early; /* the last holder was stopped before slice_min_ns of its slice */
-	int64_t pass;	    /* the least pass of all that take tokens and want the GPU; never falls */
-	double rest_weight; /* of each vGPU without a request */
-	double extra_part;  /* the part of the weights proposed above the least weights that is available */
-	double line;	    /* the sum of the weights of the active vGPUs that do not ride */
-	bool are_turns_due; /* an order about turns in hardware may be due */
-	double owed_part;   /* see settle_owed() */
-	unsigned ladder;    /* the step of ladder_us: the timeslice beside riders, see ride.c */
+	bool is_special;      /* an active vGPU has a request, a limit or the class latency */
+	bool is_free_for_all; /* there is no token: the hardware's turns divide the time */
+	bool may_cut;	      /* since the last question whether to stop the holder, something has happened */
+	bool cuts_later;      /* a stop was proposed, and is allowed after slice_min_ns of the slice */
+	bool was_cut_early;   /* the last holder was stopped before slice_min_ns of its slice */
+	bool are_turns_due;   /* an order about turns in hardware may be due */
+	bool may_guests_ride; /* vGPUs may ride because a policy proposes it */
+	int64_t pass;	      /* the least pass of all that take tokens and want the GPU; never falls */
+	double rest_weight;   /* of each vGPU without a request */
+	double extra_part;    /* the part of the weights proposed above the least weights that is available */
+	double line;	      /* the sum of the weights of the active vGPUs that do not ride */
+	double owed_part;     /* see settle_owed() */
 	struct window rode, had_riders; /* GPU time of riders, and when they had work; without guests */
 	double riders_take;		/* GPU time of riders, of the time for which they have work */
-	bool may_guests_ride;		/* vGPUs may ride because a policy proposes it */
 	uint64_t settle_ns;		/* when to decide again which vGPUs are active and which ride */
 	uint64_t handovers;
 
@@ -166,6 +166,7 @@ struct sched {
 	struct belfry_vgpu *table;   /* the table of the last decision that had one */
 	struct sched_vgpu **entries; /* the vGPUs of its entries */
 	uint32_t told_count;	     /* entries of the table that sched_ask() filled in */
+	unsigned ladder;	     /* the step of ladder_us: the timeslice beside riders, see ride.c */
 	size_t count, room;	     /* vGPUs; entries of the table */
 };
 

@@ -114,17 +114,16 @@ void sched_update_slice(struct sched *sched)
 }
 
 /* Waiting vGPUs of the domain share the token. */
-static void unpark_domain(struct sched *sched, uint32_t domain)
+static void unpark_domain(struct sched *sched, struct sched_vgpu *vgpu)
 {
-	for (struct sched_vgpu *v = LIST_FIRST(&sched->awake); v && domain; v = LIST_NEXT(v, in_awake))
-		if (v->share.domain == domain)
-			vgpu_unpark(sched, v);
+	for (struct sched_vgpu *v = vgpu->next_in_domain; v != vgpu; v = v->next_in_domain)
+		vgpu_unpark(sched, v);
 }
 
 static void grant(struct sched *sched, struct sched_vgpu *vgpu)
 {
 	vgpu_unpark(sched, vgpu);
-	unpark_domain(sched, vgpu->share.domain);
+	unpark_domain(sched, vgpu);
 	sched->holder = vgpu;
 	sched->beside_id = sched->elected_beside_id;
 	sched->handovers++;
