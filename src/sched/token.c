@@ -290,7 +290,7 @@ static uint64_t holder_wake_ns(const struct sched *sched)
 
 uint64_t sched_token_wake_ns(const struct sched *sched)
 {
-	uint64_t wake = earlier(holder_wake_ns(sched), queue_unspent_ns(sched));
+	uint64_t wake = bf_min(holder_wake_ns(sched), queue_unspent_ns(sched));
 
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot)) {
 		if (vgpu_is_draining(v) && !v->is_stopping && v->drain_ns >= sched->now_ns)
