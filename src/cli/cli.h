@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "cli/soft.h"
-#include "server/protocol.h"
-#include "server/talk.h"
+#include "client/protocol.h"
+#include "client/talk.h"
 
 /* Exit statuses, as usual for a command that runs another (see belfry-run(1)). */
 enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_NOT_EXECUTABLE = 126, CLI_NOT_FOUND = 127 };

@@ -15,7 +15,7 @@
 #include "base/own.h"
 #include "base/process.h"
 #include "cli/landlock.h"
-#include "server/inside.h"
+#include "client/inside.h"
 #include "warden/filter.h"
 
 /* The keeper's signals are its own; the program gets those belfry was started with. A closed socket is an error code;

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #include "cli/cli.h"
+#include "client/policy_file.h"
 #include "policy/policy.h"
-#include "server/policy_file.h"
 
 enum { POLICY_SETS_MAX = 64 };
 

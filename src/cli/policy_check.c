@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "cli/policy.h"
 #include "cli/report.h"
-#include "server/decision.h"
+#include "replay/decision.h"
 
 static const char check_help[] =
 	"usage: belfry policy check FILE|NAME [OPTION...]\n"

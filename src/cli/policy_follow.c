@@ -17,8 +17,8 @@
 #include "base/json.h"
 #include "base/own.h"
 #include "cli/policy.h"
+#include "replay/decision.h"
 #include "replay/record.h"
-#include "server/decision.h"
 
 enum { TAKEN_AT_ONCE = 64 };
 

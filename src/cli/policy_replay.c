@@ -13,8 +13,8 @@
 #include "cli/policy.h"
 #include "cli/policy_play.h"
 #include "cli/report.h"
+#include "replay/decision.h"
 #include "replay/replay.h"
-#include "server/decision.h"
 
 static const char replay_help[] =
 	"usage: belfry policy replay FILE --with FILE|NAME|built-in [OPTION...]\n"

@@ -11,7 +11,7 @@
 #include "base/own.h"
 #include "base/text.h"
 #include "base/users.h"
-#include "server/talk.h"
+#include "client/talk.h"
 
 struct json_object *report_at(struct json_object *from, const char *path)
 {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "cli/soft.h"
-#include "server/protocol.h"
+#include "client/protocol.h"
 
 /* {"daemon": {...} or null, "gpus": [...], "vgpus": [...], "failed": [...], "pending": [...]}: of all GPUs, or of the one vGPU of that name and its GPU if
  * name is not NULL. There is always something in *top, to be put; where no belfryd runs it is empty and that is no

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "server/protocol.h"
+#include "client/protocol.h"
 
 /* Whether the server at the other end of `sock` needs one. */
 bool steward_is_wanted(int sock);

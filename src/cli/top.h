@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "server/spec.h"
+#include "client/spec.h"
 
 /* A vGPU as one line of the table. */
 struct top_row {

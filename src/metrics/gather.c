@@ -8,8 +8,8 @@
 
 #include "base/own.h"
 #include "base/units.h"
+#include "client/talk.h"
 #include "metrics/metrics.h"
-#include "server/talk.h"
 
 enum { GPUS_MAX = 64 };
 

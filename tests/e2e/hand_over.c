@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/process.h"
-#include "server/talk.h"
+#include "client/talk.h"
 
 static int connect_and_send(int to)
 {

@@ -11,7 +11,7 @@
 
 #include "base/message.h"
 #include "base/own.h"
-#include "server/talk.h"
+#include "client/talk.h"
 
 static int begin(struct bf_error *err)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/own.h"
-#include "server/config.h"
+#include "router/config.h"
 
 static void check(bool is_so, const char *what)
 {

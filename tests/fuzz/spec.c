@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/spec.h"
+#include "client/spec.h"
 
 static void check(bool is_so, const char *what)
 {

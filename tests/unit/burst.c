@@ -1,5 +1,5 @@
 /* burst: which times make one submission's duration, with times that are written down. */
-#include "server/burst.h"
+#include "gpu/burst.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

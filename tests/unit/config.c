@@ -1,5 +1,5 @@
 /* config: what the configuration may say, what it may not, and what it is told then; drop-ins; what is remembered. */
-#include "server/config.h"
+#include "router/config.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "server/state.h"
+#include "router/state.h"
 
 static char folder[64];
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/decision.h"
+#include "replay/decision.h"
 
 static void clamps_are_told_by_name(void **state)
 {

@@ -1,5 +1,5 @@
 /* inside: which clients are programs of a run, and what those may not ask. Clients are processes of the test's own. */
-#include "server/inside.h"
+#include "client/inside.h"
 
 #include <errno.h>
 #include <linux/filter.h>

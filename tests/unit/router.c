@@ -1,5 +1,5 @@
 /* router: who is let in, where requests go, and what becomes of names, servers and files. */
-#include "server/router.h"
+#include "router/router.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 /* Events in the router: who sees which, what is kept, and that neither a reader nor a GPU server can make it wait or grow. */
-#include "server/event.h"
+#include "client/event.h"
 
 #include <errno.h>
 #include <json-c/json.h>

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "server/router.h"
-#include "server/talk.h"
+#include "client/talk.h"
+#include "router/router.h"
 
 enum { FAKES = 16, FAKE_VGPUS = 32, STAGE_LATE = 2 };
 #define GIB (1ull << 30)

@@ -1,5 +1,5 @@
 /* spec: what people say a vGPU is to be, and the one line they get when it is wrong. */
-#include "server/spec.h"
+#include "client/spec.h"
 
 #include <errno.h>
 #include <setjmp.h>

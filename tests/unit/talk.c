@@ -1,5 +1,5 @@
 /* talk: the client's side of the protocol, against a daemon that answers well, badly or not at all. */
-#include "server/talk.h"
+#include "client/talk.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,186 @@
+#include "client/inside.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/own.h"
+#include "base/process.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+enum {
+	GENERATIONS_MAX = 256,
+	TRIES = 3, /* ancestors may end while they are looked at */
+};
+
+/* A pidfd of the process that connected. The kernel keeps hold of it from the connection on (SO_PEERPIDFD, 6.5), so that a
+ * number that was given to another process deceives nobody; before 6.5 we have the number alone. */
+static int open_peer(int sock, pid_t pid)
+{
+	socklen_t length = sizeof(int);
+	int fd = -1;
+
+	if (pid <= 0)
+		return -ESRCH; /* of a PID namespace that we do not see */
+	if (!getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &length))
+		return fd;
+	return errno == ENOPROTOOPT ? bf_pidfd_open(pid) : -errno;
+}
+
+static bool has_ended(int process)
+{
+	struct pollfd fd = { process, POLLIN, 0 };
+
+	return poll(&fd, 1, 0) != 0;
+}
+
+/* The process and its ancestors, nearest first; 0 after the last. */
+struct line {
+	pid_t pids[GENERATIONS_MAX + 1];
+	bool has_keeper;
+};
+
+static int walk(pid_t pid, struct line *line)
+{
+	unsigned count = 0;
+
+	*line = (struct line){ 0 };
+	while (pid > 0) {
+		struct bf_status status;
+		int rc = count == GENERATIONS_MAX ? -ELOOP : bf_status_read(pid, &status);
+
+		if (rc)
+			return rc;
+		line->has_keeper |= !strcmp(status.name, INSIDE_KEEPER);
+		line->pids[count++] = pid;
+		pid = status.parent;
+	}
+	return 0;
+}
+
+/* 1 if it is below a keeper, 0 if not, -errno if that cannot be told. A process whose parent ends gets another one at that
+ * moment: while the line is twice the same, every number in it was the parent's own. */
+static int is_kept(pid_t pid)
+{
+	struct line line, again;
+	int rc = -ESRCH;
+
+	for (int i = 0; i < TRIES; i++) {
+		rc = walk(pid, &line);
+		if (!rc && line.has_keeper)
+			return 1;
+		if (!rc)
+			rc = walk(pid, &again);
+		if (!rc && !memcmp(line.pids, again.pids, sizeof(line.pids)))
+			return again.has_keeper;
+	}
+	return rc ? rc : -EAGAIN;
+}
+
+enum inside_where inside_look(int sock, unsigned floor, pid_t *pid)
+{
+	struct ucred who = { 0 };
+	socklen_t length = sizeof(who);
+	struct bf_status status;
+	int kept = 0;
+
+	*pid = 0;
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &length))
+		return INSIDE_UNKNOWN;
+	*pid = who.pid;
+	cleanup_close int process = open_peer(sock, who.pid);
+	if (process < 0 || bf_status_read(who.pid, &status) || strchr("ZX", status.state))
+		return INSIDE_UNKNOWN;
+	/* All that a run has started has its filter, and cannot lose it. */
+	if (status.filters && status.has_no_new_privs)
+		kept = is_kept(who.pid);
+	/* If it still lives, what was read was its own. */
+	if (kept < 0 || has_ended(process))
+		return INSIDE_UNKNOWN;
+	if (kept)
+		return INSIDE_RUN;
+	return status.has_no_new_privs && status.filters > floor ? INSIDE_LEFT : INSIDE_NOT;
+}
+
+unsigned inside_floor(bool counts_own)
+{
+	struct bf_status first, own;
+	unsigned floor = bf_status_read(1, &first) ? 0 : first.filters;
+
+	if (counts_own && !bf_status_read(getpid(), &own) && own.filters > floor)
+		floor = own.filters;
+	return floor;
+}
+
+/* What the request would change is called; NULL: it only asks. */
+static const char *change_of(uint32_t op)
+{
+	static const char *const changes[PROTOCOL_OPS] = {
+		[PROTOCOL_CREATE] = "create",
+		[PROTOCOL_REMOVE] = "rm",
+		[PROTOCOL_SET] = "set",
+		[PROTOCOL_RUN] = "run",
+		[PROTOCOL_HOLD] = "hold",
+		[PROTOCOL_OPEN] = "open",
+		[PROTOCOL_STOP] = "stop",
+		[PROTOCOL_RESUME] = "resume",
+		[PROTOCOL_RELOAD] = "reload",
+		[PROTOCOL_POLICY_LOAD] = "policy load",
+		[PROTOCOL_POLICY_UNLOAD] = "policy unload",
+	};
+
+	switch (op) {
+	case PROTOCOL_HELLO:
+	case PROTOCOL_REPORT:
+	case PROTOCOL_EXPLAIN:
+	case PROTOCOL_TRACE:
+	case PROTOCOL_POLICY_LIST:
+	case PROTOCOL_POLICY_DUMP:
+	case PROTOCOL_POLICY_FOLLOW:
+	case PROTOCOL_EVENTS:
+	case PROTOCOL_ACCOUNT:
+		return NULL;
+	default:
+		return op < PROTOCOL_OPS && changes[op] ? changes[op] : "this request";
+	}
+}
+
+int inside_check(int sock, const struct protocol_request *request, unsigned floor, struct bf_error *err)
+{
+	const char *change = change_of(request->op);
+	pid_t pid;
+
+	if (!change)
+		return 0;
+	switch (inside_look(sock, floor, &pid)) {
+	case INSIDE_NOT:
+		return 0;
+	case INSIDE_RUN:
+		if (request->op == PROTOCOL_RUN)
+			return bf_fail(err, EBUSY,
+				       "this program is supervised already; one belfry run is enough");
+		return bf_fail(err, EPERM,
+			       "%s: refused inside a run: its programs may ask and change nothing; do it "
+			       "outside",
+			       change);
+	case INSIDE_LEFT:
+		if (request->op == PROTOCOL_RUN) /* the new run has limits of its own */
+			return 0;
+		return bf_fail(
+			err, EPERM,
+			"%s: process %d has no_new_privs and a seccomp filter, as programs of a run have, and "
+			"cannot be told from one; do it in a process without them",
+			change, pid);
+	default:
+		return bf_fail(
+			err, EPERM,
+			"%s: cannot tell whether process %d is inside a run: it has ended, or cannot be "
+			"looked at; ask on a connection of your own",
+			change, pid);
+	}
+}

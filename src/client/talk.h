@@ -1,0 +1,36 @@
+/* The client's side of the protocol: find belfryd, ask it. */
+#ifndef BELFRY_CLIENT_TALK_H
+#define BELFRY_CLIENT_TALK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "client/protocol.h"
+
+/* Where belfryd is to be found: BELFRY_SOCKET if it is set; else belfryd.sock in BELFRY_RUNTIME_DIR if that is set; else
+ * the system's, /run/belfry/belfryd.sock, if somebody answers there; else the user's own, in his runtime folder. */
+struct talk_place {
+	char path[108];
+	bool is_private; /* if nobody is there one may be started */
+};
+int talk_find(struct talk_place *place, struct bf_error *err);
+/* Start a private belfryd there if nobody answers; it ends by itself when it has nothing to do. `daemon` is the path of
+ * belfryd. Safe against others who do the same at the same time. */
+int talk_start(const struct talk_place *place, const char *daemon, struct bf_error *err);
+/* Connected, or -errno with a reason. Refuses a belfryd that is neither root's nor the user's own. -ENOENT and
+ * -ECONNREFUSED: nobody is there. */
+int talk_connect(const struct talk_place *place, struct bf_error *err);
+
+/* One request and its reply. An error the daemon reports is returned as one. `body`, if not NULL: the reply's body as
+ * text, to be freed; NULL if it has none. */
+int talk_ask(int sock, const struct protocol_request *request, struct protocol_reply *reply, char **body,
+	     struct bf_error *err);
+/* After a PROTOCOL_POLICY_LOAD that was granted. The body of a refusal is what the verifier said. */
+int talk_give_policy(int sock, const struct protocol_policy *policy, int file, struct protocol_reply *reply,
+		     char **body, struct bf_error *err);
+/* A request to whoever is there, on a connection of its own. */
+int talk_once(const struct protocol_request *request, struct protocol_reply *reply, char **body,
+	      struct bf_error *err);
+struct protocol_request talk_request(enum protocol_op op, const char *name);
+
+#endif

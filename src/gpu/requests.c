@@ -1,0 +1,415 @@
+/* Connections that were handed to us, and what is asked on them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/message.h"
+#include "base/own.h"
+#include "client/inside.h"
+#include "client/reply.h"
+#include "gpu/policy.h"
+
+enum { NEXT_REQUEST_S = 10, START_LIMIT_S = 30, LAST_WORDS = 64 };
+
+static int check_welcome(const struct gpu *gpu, const struct ucred *who, struct bf_error *err)
+{
+	unsigned all = 0, his = 0;
+
+	if (is_ruler(who))
+		return 0;
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++) {
+		bool is_there = gpu->talkers[i].sock >= 0;
+
+		all += is_there;
+		his += is_there && gpu->talkers[i].who.uid == who->uid;
+	}
+	if (his >= GPU_TALKERS_OF_ONE)
+		return bf_fail(
+			err, EAGAIN,
+			"you have %u connections to the GPU server, the most one user may have; close some",
+			his);
+	if (all >= GPU_TALKERS_MAX - GPU_TALKERS_SPARE)
+		return bf_fail(err, EAGAIN, "the GPU server has %u connections; try again later", all);
+	return 0;
+}
+
+struct talker *talker_add(struct gpu *gpu, int sock, const struct ucred *who, struct bf_error *err)
+{
+	if (check_welcome(gpu, who, err))
+		return NULL;
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
+		if (gpu->talkers[i].sock < 0) {
+			gpu->talkers[i] = (struct talker){ .sock = sock, .who = *who };
+			return &gpu->talkers[i];
+		}
+	bf_fail(err, EAGAIN, "the GPU server has %d connections, the most it takes; try again later",
+		GPU_TALKERS_MAX);
+	return NULL;
+}
+
+void talker_drop(struct gpu *gpu, struct talker *talker)
+{
+	struct vgpu *vgpu = talker->vgpu;
+
+	gpu_lock(gpu);
+	if (talker->follower)
+		follower_remove(gpu, talker->follower);
+	if (talker->run)
+		run_end(talker->run, NULL);
+	else if (vgpu && talker->is_ephemeral && !vgpu->runs)
+		vgpu_remove(vgpu, "its run did not start");
+	gpu_unlock(gpu);
+	if (talker->waits_for_load)
+		loader_drop(gpu, talker);
+	close(talker->sock);
+	free(talker->unsaved);
+	*talker = (struct talker){ .sock = -1 };
+}
+
+static void send_reply(struct gpu *gpu, struct talker *talker, struct protocol_reply *reply, const char *body,
+		       size_t bytes)
+{
+	if (!reply_send(talker->sock, reply, body, bytes))
+		talker_drop(gpu, talker); /* a client that does not read its answers is not waited for */
+	else if (!talker->vgpu && !talker->is_loading)
+		talker->until_ns = bf_now_ns() + NEXT_REQUEST_S * 1000000000ull;
+}
+
+/* What belfryd remembers is not acknowledged before it is on the disk. */
+static bool wait_until_saved(struct gpu *gpu, struct talker *talker, uint32_t op,
+			     const struct protocol_reply *reply)
+{
+	if (reply->code || (op != PROTOCOL_CREATE && op != PROTOCOL_REMOVE && op != PROTOCOL_SET))
+		return false;
+	talker->unsaved = malloc(sizeof(*reply));
+	if (!talker->unsaved)
+		return false;
+	*talker->unsaved = *reply;
+	talker->unsaved_op = op;
+	talker->ticket = ++gpu->last_ticket;
+	if (gpu_hall_ask_save(gpu, talker->ticket))
+		return true;
+	free(talker->unsaved);
+	talker->unsaved = NULL;
+	return false;
+}
+
+/* A vGPU that cannot be remembered is not made; what was changed or removed stays so until belfryd ends. */
+static void not_saved(struct gpu *gpu, const struct talker *talker, struct protocol_reply *reply,
+		      const struct hall_message *message)
+{
+	struct vgpu *vgpu;
+
+	reply->code = (int32_t)message->flags;
+	if (talker->unsaved_op != PROTOCOL_CREATE) {
+		snprintf(reply->text, sizeof(reply->text), "%.63s: %s, but not for good: %.400s", reply->name,
+			 talker->unsaved_op == PROTOCOL_REMOVE ? "removed" : "changed", message->text);
+		return;
+	}
+	snprintf(reply->text, sizeof(reply->text), "%.63s: not made: %.400s", reply->name, message->text);
+	gpu_lock(gpu);
+	vgpu = vgpu_find(gpu, reply->name);
+	if (vgpu)
+		vgpu_remove(vgpu, "the vGPU could not be remembered");
+	gpu_unlock(gpu);
+}
+
+void talkers_saved(struct gpu *gpu, const struct hall_message *message)
+{
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++) {
+		struct talker *talker = &gpu->talkers[i];
+		struct protocol_reply reply;
+
+		if (talker->sock < 0 || !talker->unsaved || (message && talker->ticket != message->ticket))
+			continue;
+		reply = *talker->unsaved;
+		free(talker->unsaved);
+		talker->unsaved = NULL;
+		if (message && message->flags)
+			not_saved(gpu, talker, &reply, message);
+		send_reply(gpu, talker, &reply, NULL, 0);
+	}
+}
+
+static void answer(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
+		   const struct bf_error *err, const char *body, size_t bytes, uint64_t start_ns)
+{
+	struct protocol_reply reply = reply_of(err->code ? err : NULL);
+
+	/* belfryd keeps a name for whoever asked for it. */
+	if (err->code && (talker->sock < 0 || request->op == PROTOCOL_CREATE || request->op == PROTOCOL_RUN))
+		gpu_hall_tell_refused(gpu, request->name, err->text, talker->sock >= 0);
+	else if (talker->sock < 0)
+		gpu_hall_tell_done(gpu, request->name);
+	if (talker->sock < 0)
+		return;
+	reply.took_ns = bf_now_ns() - start_ns;
+	reply.gpu = gpu->which;
+	memcpy(reply.name, request->name, sizeof(reply.name));
+	if (!wait_until_saved(gpu, talker, request->op, &reply))
+		send_reply(gpu, talker, &reply, body, bytes);
+}
+
+static struct vgpu *find(struct gpu *gpu, const struct protocol_request *request, struct bf_error *err)
+{
+	struct vgpu *vgpu = vgpu_find(gpu, request->name);
+
+	if (!vgpu)
+		bf_fail(err, ENOENT, "%s: no vGPU of this name; belfry ls lists those that are",
+			request->name);
+	return vgpu;
+}
+
+/* One whose vGPU it is, or root. */
+static struct vgpu *find_own(struct gpu *gpu, const struct talker *talker,
+			     const struct protocol_request *request, struct bf_error *err)
+{
+	struct vgpu *vgpu = find(gpu, request, err);
+
+	if (!vgpu || vgpu_may_change(vgpu, talker->who.uid))
+		return vgpu;
+	bf_fail(err, EPERM, "%s: belongs to user %u; only that user and root may do that", request->name,
+		vgpu->owner);
+	return NULL;
+}
+
+static struct vgpu *create(struct gpu *gpu, const struct talker *talker,
+			   const struct protocol_request *request, struct bf_error *err)
+{
+	struct spec spec = spec_default;
+
+	spec_merge(&spec, &request->spec, request->parts);
+	/* belfryd's own are made in any case: as another domain than that of the other user. */
+	if (talker->sock >= 0 && domain_check(gpu, spec.domain, talker->who.uid, err))
+		return NULL;
+	return vgpu_create(gpu, request->name, &spec, talker->who.uid, request->flags & PROTOCOL_EPHEMERAL,
+			   err);
+}
+
+/* The vGPU that a run is to be on. The run itself begins with the next message. */
+static void run(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
+		struct bf_error *err)
+{
+	struct vgpu *vgpu;
+
+	if (talker->sock < 0 || talker->vgpu) {
+		bf_fail(err, EINVAL, "a connection is for one run");
+		return;
+	}
+	talker->is_ephemeral = request->flags & PROTOCOL_EPHEMERAL;
+	vgpu = talker->is_ephemeral ? create(gpu, talker, request, err) : find(gpu, request, err);
+	if (vgpu && !vgpu_may_use(vgpu, talker->who.uid)) {
+		bf_fail(err, EPERM, "%s: belongs to user %u, and is not public", request->name, vgpu->owner);
+		return;
+	}
+	talker->vgpu = vgpu;
+	talker->until_ns = bf_now_ns() + START_LIMIT_S * 1000000000ull;
+}
+
+static void remove_vgpu(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
+			struct bf_error *err)
+{
+	struct vgpu *vgpu = find_own(gpu, talker, request, err);
+
+	if (!vgpu)
+		return;
+	if (vgpu->run_count && !(request->flags & PROTOCOL_FORCE)) {
+		bf_fail(err, EBUSY, "%s: %u program%s on it; --force ends %s", request->name, vgpu->run_count,
+			vgpu->run_count == 1 ? " runs" : "s run", vgpu->run_count == 1 ? "it" : "them");
+		return;
+	}
+	vgpu_remove(vgpu, "the vGPU was removed");
+}
+
+static void set(struct gpu *gpu, const struct talker *talker, const struct protocol_request *request,
+		struct bf_error *err)
+{
+	struct vgpu *vgpu = find_own(gpu, talker, request, err);
+	bool is_joining = talker->sock >= 0 && request->parts & SPEC_DOMAIN;
+
+	if (vgpu && !(is_joining && domain_check(gpu, request->spec.domain, vgpu->owner, err)))
+		vgpu_set(vgpu, &request->spec, request->parts, err);
+}
+
+/* `body`, if there is one, is the answer's. */
+static void perform(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
+		    char **body, size_t *bytes, struct bf_error *err)
+{
+	struct vgpu *vgpu;
+
+	switch (request->op) {
+	case PROTOCOL_CREATE:
+		create(gpu, talker, request, err);
+		return;
+	case PROTOCOL_RUN:
+		run(gpu, talker, request, err);
+		return;
+	case PROTOCOL_REMOVE:
+		remove_vgpu(gpu, talker, request, err);
+		return;
+	case PROTOCOL_SET:
+		set(gpu, talker, request, err);
+		return;
+	case PROTOCOL_HOLD:
+	case PROTOCOL_OPEN:
+	case PROTOCOL_STOP:
+	case PROTOCOL_RESUME:
+		vgpu = find_own(gpu, talker, request, err);
+		if (vgpu)
+			vgpu_order(vgpu, request->op, request->for_us, err);
+		return;
+	case PROTOCOL_REPORT:
+		if (!request->name[0] || find(gpu, request, err))
+			*body = gpu_report(gpu, request->name, bytes);
+		break;
+	case PROTOCOL_EXPLAIN:
+		vgpu = find_own(gpu, talker, request, err);
+		if (vgpu)
+			*body = gpu_explain(vgpu, bytes);
+		break;
+	case PROTOCOL_TRACE:
+		*body = gpu_trace_text(gpu, is_ruler(&talker->who) ? NULL : &talker->who.uid, bytes);
+		break;
+	case PROTOCOL_POLICY_LOAD:
+	case PROTOCOL_POLICY_UNLOAD:
+	case PROTOCOL_POLICY_LIST:
+	case PROTOCOL_POLICY_DUMP:
+	case PROTOCOL_POLICY_FOLLOW:
+		policy_request(gpu, talker, request, body, bytes, err);
+		return;
+	default:
+		bf_fail(err, EPROTO, "request %u is not one for a GPU server", request->op);
+		return;
+	}
+	if (!*body && !err->code)
+		bf_fail(err, ENOMEM, "out of memory");
+}
+
+void talker_request(struct gpu *gpu, struct talker *talker, const struct protocol_request *asked)
+{
+	struct protocol_request request = *asked;
+	struct bf_error err = { 0 };
+	cleanup_free char *body = NULL;
+	uint64_t start_ns = bf_now_ns();
+	size_t bytes = 0;
+
+	request.name[sizeof(request.name) - 1] = 0;
+	request.spec.domain[sizeof(request.spec.domain) - 1] = 0;
+	talker->until_ns = 0;
+	if (request.magic != PROTOCOL_MAGIC || request.version != PROTOCOL_VERSION) {
+		bf_fail(&err, EPROTO, "not a request of version %u", PROTOCOL_VERSION);
+	} else if (talker->sock < 0 || !inside_check(talker->sock, &request, gpu->filters_floor, &err)) {
+		gpu_lock(gpu);
+		perform(gpu, talker, &request, &body, &bytes, &err);
+		gpu_unlock(gpu);
+	}
+	answer(gpu, talker, &request, &err, body, bytes, start_ns);
+	/* What is told comes after the answer. */
+	if (request.op == PROTOCOL_POLICY_FOLLOW && !err.code && talker->sock >= 0 &&
+	    !policy_follow(gpu, talker, &request))
+		talker_drop(gpu, talker);
+}
+
+static void answer_load(struct gpu *gpu, struct talker *talker, const struct bf_error *err, const char *body,
+			size_t bytes, uint64_t start_ns)
+{
+	struct protocol_request request = { .op = PROTOCOL_POLICY_LOAD };
+
+	memcpy(request.name, talker->load_name, sizeof(request.name));
+	answer(gpu, talker, &request, err, body, bytes, start_ns);
+}
+
+void talker_loaded(struct gpu *gpu, const struct load *load, const char *body, size_t bytes)
+{
+	load->talker->waits_for_load = false;
+	answer_load(gpu, load->talker, &load->err, body, bytes, load->start_ns);
+}
+
+/* A policy's object is there. */
+static void came(struct gpu *gpu, struct talker *talker, const struct protocol_policy *message, int file)
+{
+	cleanup_close int object = file;
+	struct bf_error err = { 0 };
+	uint64_t start_ns = bf_now_ns();
+
+	if (policy_came(gpu, talker, message, object, &err))
+		answer_load(gpu, talker, &err, NULL, 0, start_ns);
+}
+
+/* The program's process is there, with its filter on. */
+static void started(struct gpu *gpu, struct talker *talker, const struct protocol_started *message,
+		    int listener)
+{
+	struct protocol_request request = { .op = PROTOCOL_RUN };
+	struct bf_error err = { 0 };
+	uint64_t start_ns = bf_now_ns();
+
+	memcpy(request.name, talker->vgpu->name, sizeof(request.name));
+	if (listener < 0 || message->magic != PROTOCOL_MAGIC || message->version != PROTOCOL_VERSION)
+		bf_fail(&err, EPROTO, "a run must begin with its filter's listener");
+	else
+		run_start(talker, message, listener, &err);
+	talker->until_ns = 0;
+	answer(gpu, talker, &request, &err, NULL, 0, start_ns);
+	if (err.code && talker->sock >= 0)
+		talker_drop(gpu, talker);
+}
+
+/* Before it has closed its connection the client may have said how the program ended; what it said before that was for the
+ * worker. */
+static void hear_end(struct run *run, int sock)
+{
+	struct protocol_ended message;
+	ssize_t got = 1;
+	int fd;
+
+	for (int i = 0; i < LAST_WORDS && (got > 0 || got == -EMSGSIZE); i++) {
+		got = bf_message_receive(sock, &message, sizeof(message), &fd, MSG_DONTWAIT);
+		if (fd >= 0)
+			close(fd);
+		if (got == (ssize_t)sizeof(message) && message.magic == PROTOCOL_MAGIC &&
+		    message.version == PROTOCOL_VERSION) {
+			run->has_status = true;
+			run->status = message.status & 0xffff;
+		}
+	}
+}
+
+void talker_work(struct gpu *gpu, struct talker *talker)
+{
+	union {
+		struct protocol_request request;
+		struct protocol_started started;
+		struct protocol_policy policy;
+	} message;
+	ssize_t got;
+	int fd;
+
+	memset(&message, 0, sizeof(message));
+	if (talker->run)
+		hear_end(talker->run, talker->sock);
+	if (talker->run || talker->follower || talker->waits_for_load ||
+	    talker->unsaved) { /* it says nothing: this is its end */
+		talker_drop(gpu, talker);
+		return;
+	}
+	got = bf_message_receive(talker->sock, &message, sizeof(message), &fd, MSG_DONTWAIT);
+	if (talker->vgpu && got == (ssize_t)sizeof(message.started)) {
+		started(gpu, talker, &message.started, fd);
+		return;
+	}
+	if (talker->is_loading && got == (ssize_t)sizeof(message.policy)) {
+		came(gpu, talker, &message.policy, fd);
+		return;
+	}
+	if (fd >= 0)
+		close(fd);
+	if (got <= 0 || talker->vgpu || talker->is_loading)
+		talker_drop(gpu, talker);
+	else if (got != (ssize_t)sizeof(message.request))
+		talker_request(gpu, talker, &(struct protocol_request){ 0 });
+	else
+		talker_request(gpu, talker, &message.request);
+}

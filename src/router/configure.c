@@ -1,0 +1,435 @@
+/* The configuration as the router follows it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/own.h"
+#include "router/internal.h"
+#include "router/promises.h"
+#include "router/state.h"
+
+enum { RELOAD_S = 10 };
+
+/* Servers for the GPUs of the configuration; those it no longer names run on, and are not started again. */
+static int list_servers(struct router *router, struct bf_error *err)
+{
+	const struct router_options *options = &router->options;
+	struct protocol_gpu gpus[CONFIG_GPUS_MAX];
+	unsigned count = router->config.gpu_count;
+
+	memcpy(gpus, router->config.gpus, sizeof(gpus));
+	if (router->config.is_all)
+		count = options->list_gpus(options->context, gpus, CONFIG_GPUS_MAX);
+	for (struct router_server *server = router->servers; server; server = server->next)
+		server->is_listed = false;
+	for (unsigned i = 0; i < count; i++) {
+		struct router_server *server = router_server_find(router, &gpus[i]);
+
+		if (!server)
+			server = router_server_add(router, &gpus[i], err);
+		if (!server)
+			return -ENOSPC;
+		server->is_listed = true;
+	}
+	return 0;
+}
+
+static void begin_listed(struct router *router)
+{
+	for (struct router_server *server = router->servers; server; server = server->next)
+		if (server->is_listed && server->phase == ROUTER_OFF && !router->options.is_private)
+			router_server_begin(router, server);
+}
+
+static void remember(struct router *router, const struct config_vgpu *from)
+{
+	struct router_server *server = router_server_find(router, &from->gpu);
+	struct bf_error err = { 0 };
+	struct router_vgpu *vgpu = router_vgpu_add(router, from->name, &err);
+
+	if (!vgpu) {
+		bf_log(BF_LOG_WARN, "%s", err.text);
+		return;
+	}
+	if (!server && router->options.is_private && from->gpu.kind != PROTOCOL_GPU_ANY)
+		server = router_server_add(router, &from->gpu, NULL);
+	if (!server)
+		bf_log(BF_LOG_WARN, "vGPU '%s': its GPU is not served now; it waits for it", from->name);
+	vgpu->phase = ROUTER_LOST;
+	vgpu->server = server;
+	vgpu->gpu = from->gpu;
+	vgpu->spec = from->spec;
+	vgpu->uid = from->has_owner ? from->owner : geteuid();
+	vgpu->is_kept = true;
+	vgpu->is_from_config = from->is_from_config;
+}
+
+static void read_state(struct router *router)
+{
+	struct config state;
+	struct bf_error err = { 0 };
+
+	config_init(&state);
+	if (state_read(router->state_path, &state, &err))
+		bf_log(BF_LOG_ERROR, "%s", err.text);
+	for (size_t i = 0; i < state.vgpu_count; i++)
+		remember(router, &state.vgpus[i]);
+	config_free(&state);
+}
+
+int router_config_start(struct router *router, struct bf_error *err)
+{
+	const struct router_options *options = &router->options;
+	int rc = options->read_config(options->context, &router->config, err);
+
+	return rc ? rc : list_servers(router, err);
+}
+
+/* After the socket is ours. */
+void router_config_begin(struct router *router)
+{
+	struct bf_error err = { 0 };
+
+	bf_log_setup("belfryd", router->config.log);
+	if (config_check_policy(&router->config, false, &err))
+		bf_log(BF_LOG_ERROR, "%s; the built-in decides", err.text);
+	begin_listed(router);
+	read_state(router);
+	if (!router->options.is_private)
+		router_servers_adopt(router);
+	for (struct router_server *server = router->servers; server; server = server->next)
+		if (server->phase == ROUTER_OFF && router_vgpus_wait(router, server))
+			router_server_begin(router, server);
+}
+
+static bool is_same_spec(const struct spec *a, const struct spec *b)
+{
+	return !spec_difference(a, b);
+}
+
+void router_config_make(struct router *router, const struct config_vgpu *from)
+{
+	struct bf_error err = { 0 };
+	struct router_vgpu *vgpu = router_vgpu_add(router, from->name, &err);
+
+	if (!vgpu) {
+		bf_log(BF_LOG_WARN, "%s", err.text);
+		return;
+	}
+	vgpu->phase = ROUTER_RESERVED;
+	vgpu->gpu = from->gpu;
+	vgpu->spec = from->spec;
+	vgpu->uid = from->has_owner ? from->owner : geteuid();
+	vgpu->is_kept = vgpu->is_from_config = true;
+	router_ask_own(router, PROTOCOL_CREATE, vgpu, ROUTER_ALL_PARTS);
+}
+
+static void warn_of_what_stays(struct router *router, const struct router_vgpu *vgpu,
+			       const struct config_vgpu *from)
+{
+	if (vgpu->phase == ROUTER_LOST)
+		return;
+	if (from->has_owner && from->owner != vgpu->uid)
+		bf_log(BF_LOG_WARN, "vGPU '%s': it is of user %u; remove it first to give it to another",
+		       vgpu->name, vgpu->uid);
+	if (from->gpu.kind != PROTOCOL_GPU_ANY && vgpu->server &&
+	    router_server_find(router, &from->gpu) != vgpu->server)
+		bf_log(BF_LOG_WARN, "vGPU '%s': it is on %s; remove it first to have it on another",
+		       vgpu->name, vgpu->server->label);
+}
+
+/* What a vGPU that exists is to be. `before`: what the files said the last time. What was changed by hand since then stays
+ * as it is, and what is still pending is tried again. */
+static struct spec wanted_spec(const struct router *router, const struct router_vgpu *vgpu,
+			       const struct config_vgpu *from, const struct config_vgpu *before)
+{
+	struct spec wanted = vgpu->spec;
+
+	if (!before || !is_same_spec(&before->spec, &from->spec))
+		return from->spec;
+	router_pending_merge(router, vgpu->name, &wanted);
+	return wanted;
+}
+
+/* The new spec, without what it promises more than the old one. */
+static struct spec freed_spec(const struct spec *old, const struct spec *next)
+{
+	struct spec spec = *next;
+
+	if (old->mem_bytes < next->mem_bytes) /* 0 is no promise */
+		spec.mem_bytes = old->mem_bytes;
+	if (old->request_ppm < next->request_ppm)
+		spec.request_ppm = old->request_ppm;
+	return spec;
+}
+
+void router_config_set(struct router *router, const struct router_vgpu *vgpu, const struct spec *spec)
+{
+	struct router_vgpu wanted = *vgpu;
+
+	wanted.spec = *spec;
+	router_ask_own(router, PROTOCOL_SET, &wanted, ROUTER_ALL_PARTS);
+}
+
+/* Twice: what frees memory or time, of all vGPUs, comes before what takes it. */
+static void change(struct router *router, struct router_vgpu *vgpu, const struct config_vgpu *from,
+		   const struct config_vgpu *before, bool is_freeing)
+{
+	struct spec wanted = wanted_spec(router, vgpu, from, before),
+		    freed = freed_spec(&vgpu->spec, &wanted);
+
+	if (is_freeing) {
+		warn_of_what_stays(router, vgpu, from);
+		if (!vgpu->is_from_config)
+			router_state_changed(router);
+		vgpu->is_from_config = true;
+	}
+	if (vgpu->phase == ROUTER_LOST) {
+		vgpu->spec = wanted;
+	} else if (vgpu->server && is_freeing) {
+		if (!is_same_spec(&vgpu->spec, &freed))
+			router_config_set(router, vgpu, &freed);
+	} else if (vgpu->server && !is_same_spec(&freed, &wanted)) {
+		router_config_set(router, vgpu, &wanted);
+	}
+}
+
+static void remove_vanished(struct router *router)
+{
+	struct router_vgpu *next;
+
+	for (struct router_vgpu *vgpu = router->vgpus; vgpu; vgpu = next) {
+		next = vgpu->next;
+		if (!vgpu->is_from_config || config_find(&router->config, vgpu->name))
+			continue;
+		if (vgpu->phase == ROUTER_LOST)
+			router_vgpu_drop(router, vgpu);
+		else if (vgpu->server)
+			router_ask_own(router, PROTOCOL_REMOVE, vgpu, 0);
+	}
+}
+
+bool router_is_asking(const struct router *router)
+{
+	for (const struct router_server *server = router->servers; server; server = server->next) {
+		if (server->own_asks)
+			return true;
+		for (const struct router_ask *ask = server->first; ask; ask = ask->next)
+			if (ask->fd < 0)
+				return true;
+	}
+	return false;
+}
+
+/* One that is remembered for a GPU that is not served has to find another, if it may. */
+static struct router_vgpu *find_settled(struct router *router, const char *name)
+{
+	struct router_vgpu *vgpu = router_vgpu_find(router, name);
+
+	if (!vgpu || vgpu->phase != ROUTER_LOST || vgpu->server)
+		return vgpu;
+	router_vgpu_drop(router, vgpu);
+	return NULL;
+}
+
+static void change_all(struct router *router, const struct config *before, bool is_freeing)
+{
+	for (size_t i = 0; i < router->config.vgpu_count; i++) {
+		const struct config_vgpu *from = &router->config.vgpus[i];
+		struct router_vgpu *vgpu = find_settled(router, from->name);
+
+		if (vgpu)
+			change(router, vgpu, from, before ? config_find(before, from->name) : NULL,
+			       is_freeing);
+	}
+}
+
+/* New ones are made when the servers have carried out the changes: where there is room for them is known then. */
+void router_config_tick(struct router *router)
+{
+	if (!router->is_making || router_is_asking(router))
+		return;
+	router->is_making = false;
+	for (size_t i = 0; i < router->config.vgpu_count; i++)
+		if (!find_settled(router, router->config.vgpus[i].name))
+			router_config_make(router, &router->config.vgpus[i]);
+}
+
+static void follow(struct router *router, const struct config *before)
+{
+	router_pending_renew(router, before);
+	remove_vanished(router);
+	change_all(router, before, true);
+	change_all(router, before, false);
+	router->is_making = true;
+	for (struct router_server *server = router->servers; server; server = server->next)
+		if (server->phase == ROUTER_READY)
+			router_vgpus_remake(router, server);
+	router_config_tick(router);
+}
+
+void router_config_settled(struct router *router)
+{
+	follow(router, NULL);
+}
+
+static void tell_servers(struct router *router)
+{
+	struct hall_message message = router_message(router, HALL_SETTINGS);
+
+	for (struct router_server *server = router->servers; server; server = server->next) {
+		struct router_ask *ask = NULL;
+
+		if (server->phase == ROUTER_READY)
+			ask = calloc(1, sizeof(*ask));
+		if (ask) {
+			/* In its turn: it waits as requests do. */
+			ask->fd = -1;
+			ask->message = message;
+			router_server_ask(router, server, ask);
+		} else if (server->sock >= 0) {
+			router_server_send(server, &message);
+		}
+	}
+}
+
+/* Whether a configuration can be kept by the GPUs that are served now, beside what is not of the configuration. */
+struct plan {
+	struct router *router;
+	struct router_server *servers[ROUTER_SERVERS_MAX];
+	struct router_room rooms[ROUTER_SERVERS_MAX];
+	unsigned count;
+};
+
+static int plan_room(const struct plan *plan, const struct router_server *server)
+{
+	for (unsigned i = 0; i < plan->count; i++)
+		if (plan->servers[i] == server)
+			return (int)i;
+	return PROMISES_UNKNOWN;
+}
+
+static int plan_where(void *context, const struct config_vgpu *from, struct spec *spec)
+{
+	const struct plan *plan = context;
+	const struct router_vgpu *vgpu = router_vgpu_find(plan->router, from->name);
+
+	if (!plan->count)
+		return PROMISES_UNKNOWN;
+	if (vgpu && vgpu->server && vgpu->phase != ROUTER_LOST) {
+		*spec = wanted_spec(plan->router, vgpu, from, config_find(&plan->router->config, from->name));
+		return plan_room(plan, vgpu->server);
+	}
+	if (from->gpu.kind == PROTOCOL_GPU_ANY)
+		return PROMISES_ANYWHERE;
+	return plan_room(plan, router_server_find(plan->router, &from->gpu));
+}
+
+static void plan_others(struct plan *plan, const struct config *fresh)
+{
+	for (const struct router_vgpu *vgpu = plan->router->vgpus; vgpu; vgpu = vgpu->next) {
+		int at = vgpu->server ? plan_room(plan, vgpu->server) : PROMISES_UNKNOWN;
+		struct router_room *room = &plan->rooms[at < 0 ? 0 : at];
+
+		/* Those of the configuration that it no longer names are about to be removed. */
+		if (at < 0 || vgpu->is_from_config || config_find(fresh, vgpu->name))
+			continue;
+		room->mem_free_bytes -= vgpu->spec.mem_bytes < room->mem_free_bytes ? vgpu->spec.mem_bytes
+										    : room->mem_free_bytes;
+		room->free_ppm -= vgpu->spec.request_ppm < room->free_ppm ? vgpu->spec.request_ppm
+									  : room->free_ppm;
+	}
+}
+
+static int check_promises(struct router *router, const struct config *fresh, struct bf_error *err)
+{
+	struct plan plan = { .router = router };
+
+	for (struct router_server *server = router->servers; server; server = server->next)
+		if (server->phase == ROUTER_READY && plan.count < ROUTER_SERVERS_MAX) {
+			struct router_room *room = &plan.rooms[plan.count];
+
+			room->mem_bytes = room->mem_free_bytes = server->use.mem_bytes;
+			room->free_ppm = SPEC_WHOLE_PPM;
+			memcpy(room->label, server->label, sizeof(room->label));
+			plan.servers[plan.count++] = server;
+		}
+	plan_others(&plan, fresh);
+	return promises_check(fresh, plan.rooms, plan.count, plan_where, &plan, err);
+}
+
+int router_config_reload(struct router *router, struct bf_error *err)
+{
+	const struct router_options *options = &router->options;
+	struct config fresh, before = router->config;
+	int rc;
+
+	router->reloading.refused = 0;
+	config_init(&fresh);
+	rc = options->read_config(options->context, &fresh, err);
+	/* Without the verifier, which may take long: what it says is the GPU servers' to find out. */
+	if (!rc)
+		rc = config_check_policy(&fresh, false, err);
+	if (!rc && router->is_settled)
+		rc = check_promises(router, &fresh, err);
+	if (rc) {
+		config_free(&fresh);
+		return rc;
+	}
+	router->config = fresh;
+	rc = router_socket_access(router, err);
+	if (!rc)
+		rc = list_servers(router, err);
+	if (rc) {
+		router->config = before;
+		router_socket_access(router, NULL);
+		list_servers(router, NULL);
+		config_free(&fresh);
+		return rc;
+	}
+	bf_log_setup("belfryd", fresh.log);
+	tell_servers(router);
+	begin_listed(router);
+	if (strcmp(fresh.metrics, before.metrics) || fresh.metrics_is_public != before.metrics_is_public)
+		router_metrics_end(router);
+	if (router->is_settled)
+		follow(router, &before);
+	config_free(&before);
+	bf_log(BF_LOG_INFO, "the configuration was read again");
+	return 0;
+}
+
+void router_reload_await(struct router *router, struct router_ask *ask)
+{
+	router->reloading.ask = ask;
+	router->reloading.until_ns = bf_now_ns() + RELOAD_S * ROUTER_S;
+}
+
+void router_reload_refused(struct router *router, const char *name, const char *why)
+{
+	if (router->reloading.refused++)
+		return;
+	snprintf(router->reloading.why, sizeof(router->reloading.why), "vgpu '%.63s': %.430s", name, why);
+}
+
+void router_reload_tick(struct router *router, uint64_t now_ns)
+{
+	struct router_ask *ask = router->reloading.ask;
+	struct bf_error err = { 0 };
+
+	if (!ask || ((router->is_making || router_is_asking(router)) && now_ns < router->reloading.until_ns))
+		return;
+	router->reloading.ask = NULL;
+	if (router->reloading.refused)
+		bf_fail(&err, EBUSY,
+			"%u of the changes could not be made: %.370s; belfryd tries again by itself",
+			router->reloading.refused, router->reloading.why);
+	else if (router_is_asking(router))
+		bf_fail(&err, ETIMEDOUT, "the GPU servers do not answer; the log of belfryd tells more");
+	if (err.code)
+		router_refuse(router, ask, &err);
+	else
+		router_answer(router, ask, NULL);
+}

@@ -1,0 +1,468 @@
+/* What is to become of a request: answered here, refused, or given to a GPU server. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/own.h"
+#include "router/internal.h"
+
+struct router_ask *router_ask_new(const struct protocol_request *request, const struct ucred *who, int fd)
+{
+	struct router_ask *ask = calloc(1, sizeof(*ask));
+
+	if (!ask)
+		return NULL;
+	ask->fd = fd;
+	ask->message = (struct hall_message){ .magic = HALL_MAGIC,
+					      .version = PROTOCOL_VERSION,
+					      .kind = HALL_REQUEST,
+					      .uid = who->uid,
+					      .gid = who->gid,
+					      .pid = who->pid,
+					      .request = *request };
+	return ask;
+}
+
+void router_ask_own(struct router *router, enum protocol_op op, const struct router_vgpu *vgpu,
+		    uint32_t parts)
+{
+	struct protocol_request request = { .magic = PROTOCOL_MAGIC,
+					    .version = PROTOCOL_VERSION,
+					    .op = op,
+					    .parts = parts,
+					    .gpu = vgpu->gpu,
+					    .spec = vgpu->spec };
+	struct ucred who = { getpid(), vgpu->uid, (gid_t)-1 };
+	struct router_ask *ask;
+
+	memcpy(request.name, vgpu->name, sizeof(request.name));
+	ask = router_ask_new(&request, &who, -1);
+	if (!ask)
+		return;
+	ask->holds_name = op == PROTOCOL_CREATE;
+	if (vgpu->server)
+		router_server_ask(router, vgpu->server, ask);
+	else
+		router_dispatch(router, ask);
+}
+
+static struct json_object *gpu_json(const struct router_server *server)
+{
+	const struct hall_gpu *use = &server->use;
+	struct json_object *gpu = json_object_new_object();
+
+	/* The label without its "GPU ". */
+	json_add_text(gpu, "gpu", server->label + 4);
+	json_add_text(gpu, "kind", server->gpu.kind == PROTOCOL_GPU_SOFT ? "soft" : "nv");
+	json_add_number(gpu, "index", server->gpu.index);
+	json_add_text(gpu, "folder", server->gpu.folder);
+	if (server->phase != ROUTER_READY) {
+		json_add_text(gpu, "why", server->failure);
+		return gpu;
+	}
+	json_add_number(gpu, "server_pid", use->server_pid);
+	json_add_text(gpu, "driver", use->driver);
+	json_add_number(gpu, "mem_total", use->mem_bytes);
+	json_add_number(gpu, "mem_reserved", use->mem_reserved_bytes);
+	json_add_real(gpu, "request", use->request_ppm / 1e6);
+	json_add_number(gpu, "vgpus", use->vgpus);
+	json_add_number(gpu, "runs", use->runs);
+	return gpu;
+}
+
+static struct json_object *daemon_json(const struct router *router)
+{
+	const char *config = router->options.config_path;
+	struct json_object *daemon = json_object_new_object();
+
+	json_add_number(daemon, "pid", getpid());
+	json_add_text(daemon, "version", BELFRY_VERSION);
+	json_add_number(daemon, "protocol", PROTOCOL_VERSION);
+	json_add_text(daemon, "socket", router->socket);
+	json_add_bool(daemon, "is_private", router->options.is_private);
+	json_add_number(daemon, "uid", geteuid());
+	json_add_text(daemon, "config", config);
+	return daemon;
+}
+
+char *router_hello(const struct router *router)
+{
+	struct json_object *all = json_object_new_object(), *gpus = json_object_new_array(),
+			   *failed = json_object_new_array();
+	size_t bytes;
+
+	for (const struct router_server *server = router->servers; server; server = server->next)
+		if (server->phase == ROUTER_READY)
+			json_object_array_add(gpus, gpu_json(server));
+		else if (server->failure[0])
+			json_object_array_add(failed, gpu_json(server));
+	json_add(all, "daemon", daemon_json(router));
+	json_add(all, "gpus", gpus);
+	json_add(all, "failed", failed);
+	json_add(all, "pending", router_pending_json(router));
+	return json_text(all, &bytes);
+}
+
+static void fail(struct router *router, struct router_ask *ask, int code, const char *text)
+{
+	struct bf_error err;
+
+	bf_fail(&err, code, "%s", text);
+	router_refuse(router, ask, &err);
+}
+
+static void answer_hello(struct router *router, struct router_ask *ask)
+{
+	cleanup_free char *body = router_hello(router);
+
+	if (body)
+		router_answer(router, ask, body);
+	else
+		fail(router, ask, ENOMEM, "no memory for an answer; try again");
+}
+
+static void answer_account(struct router *router, struct router_ask *ask)
+{
+	cleanup_free char *body = router_totals_text(router);
+
+	if (body)
+		router_answer(router, ask, body);
+	else
+		fail(router, ask, ENOMEM, "no memory for an answer; try again");
+}
+
+static bool is_ruler(const struct router_ask *ask)
+{
+	return ask->message.uid == 0 || ask->message.uid == geteuid();
+}
+
+static void reload(struct router *router, struct router_ask *ask)
+{
+	struct bf_error err = { 0 };
+
+	if (!is_ruler(ask))
+		fail(router, ask, EPERM, "reload: only root and the user belfryd runs as may ask for it");
+	else if (router->reloading.ask)
+		fail(router, ask, EAGAIN, "the configuration is being carried out; try again");
+	else if (router_reload_now(router, &err))
+		router_refuse(router, ask, &err);
+	else
+		router_reload_await(router, ask);
+}
+
+/* One that is on its way up, if there is. */
+static struct router_server *first_coming(const struct router *router)
+{
+	for (struct router_server *server = router->servers; server; server = server->next)
+		if (router_server_is_coming(server))
+			return server;
+	return NULL;
+}
+
+/* A listed one that does not run, and that can be started now: only if private, the others were at the start. */
+static struct router_server *start_another(struct router *router)
+{
+	for (struct router_server *server = router->servers; server; server = server->next)
+		if (server->is_listed && server->phase == ROUTER_OFF && router_server_begin(router, server))
+			return server;
+	return NULL;
+}
+
+static void to_server(struct router *router, struct router_server *server, struct router_ask *ask)
+{
+	struct router_vgpu *vgpu = ask->holds_name ? router_vgpu_find(router, ask->message.request.name)
+						   : NULL;
+
+	if (vgpu) {
+		vgpu->server = server;
+		vgpu->gpu = server->gpu;
+	}
+	ask->message.request.gpu = server->gpu;
+	router_server_ask(router, server, ask);
+}
+
+/* The first reason why a GPU of ours does not run. */
+static const char *first_failure(const struct router *router)
+{
+	for (const struct router_server *server = router->servers; server; server = server->next)
+		if (server->failure[0])
+			return server->failure;
+	return "no GPU is served; name one in the configuration, or with --gpu";
+}
+
+/* Wherever there is room. */
+static void place(struct router *router, struct router_ask *ask)
+{
+	struct router_server *ready[ROUTER_SERVERS_MAX], *coming = first_coming(router);
+	struct router_room rooms[ROUTER_SERVERS_MAX] = { 0 };
+	unsigned count = 0;
+	struct bf_error err = { 0 };
+	int best;
+
+	for (struct router_server *server = router->servers; server; server = server->next)
+		if (server->phase == ROUTER_READY && count < ROUTER_SERVERS_MAX) {
+			rooms[count] = router_server_room(router, server);
+			ready[count++] = server;
+		}
+	best = router_place(rooms, count, &ask->message.request.spec, &err);
+	if (coming)
+		router_server_await(router, coming, ask);
+	else if (best >= 0)
+		to_server(router, ready[best], ask);
+	else if ((coming = start_another(router)))
+		router_server_await(router, coming, ask);
+	else if (count)
+		router_refuse(router, ask, &err);
+	else
+		fail(router, ask, ENODEV, first_failure(router));
+}
+
+/* The server of a GPU somebody has named; started if we may. NULL: the ask was refused. */
+static struct router_server *server_of(struct router *router, struct router_ask *ask)
+{
+	const struct protocol_gpu *gpu = &ask->message.request.gpu;
+	struct router_server *server = router_server_find(router, gpu);
+	struct bf_error err = { 0 };
+
+	if (!server && router->options.is_private && gpu->kind <= PROTOCOL_GPU_SOFT &&
+	    gpu->index <= CONFIG_NV_MAX)
+		server = router_server_add(router, gpu, &err);
+	else if (!server)
+		bf_fail(&err, ENODEV,
+			"GPU %s%u: belfryd does not serve it; belfry info lists those it serves",
+			gpu->kind == PROTOCOL_GPU_SOFT ? "soft:" : "", gpu->index);
+	if (!server) {
+		router_refuse(router, ask, &err);
+		return NULL;
+	}
+	server->any_driver |= (ask->message.request.flags & PROTOCOL_ANY_DRIVER) != 0;
+	if (server->phase == ROUTER_OFF && !router_server_begin(router, server)) {
+		fail(router, ask, ENODEV, server->failure);
+		return NULL;
+	}
+	return server;
+}
+
+/* --owner: the request is taken for one of that user's. */
+static int take_owner(struct router_ask *ask, struct bf_error *err)
+{
+	struct protocol_request *request = &ask->message.request;
+
+	if (!(request->flags & PROTOCOL_OWNER))
+		return 0;
+	if (ask->message.uid)
+		return bf_fail(err, EPERM, "%.63s: only root may make a vGPU for another user",
+			       request->name);
+	request->flags &= ~(uint32_t)PROTOCOL_OWNER;
+	ask->message.uid = request->owner;
+	return 0;
+}
+
+static int reserve(struct router *router, struct router_ask *ask, struct bf_error *err)
+{
+	struct protocol_request *request = &ask->message.request;
+	struct spec spec = spec_default;
+	struct router_vgpu *vgpu;
+	int rc = spec_check_name(request->name, err);
+
+	spec_merge(&spec, &request->spec, request->parts);
+	if (!rc)
+		rc = spec_check(&spec, err);
+	if (rc)
+		return rc;
+	if (router_vgpu_find(router, request->name))
+		return bf_fail(err, EEXIST, "name '%s': a vGPU of this name is there already; choose another",
+			       request->name);
+	rc = ask->fd >= 0 ? router_quota_check(router, ask->message.uid, &spec, NULL, err) : 0;
+	if (rc)
+		return rc;
+	vgpu = router_vgpu_add(router, request->name, err);
+	if (!vgpu)
+		return -err->code;
+	vgpu->phase = ROUTER_RESERVED;
+	vgpu->spec = request->spec = spec;
+	vgpu->uid = ask->message.uid;
+	vgpu->is_ephemeral = request->op == PROTOCOL_RUN;
+	ask->holds_name = true;
+	return 0;
+}
+
+/* A name is taken by a vGPU that goes with its run: whether that has ended just now its server knows before we do, and says. */
+static struct router_server *who_knows(struct router *router, const struct router_ask *ask)
+{
+	const struct protocol_gpu *gpu = &ask->message.request.gpu;
+	struct router_vgpu *vgpu = router_vgpu_find(router, ask->message.request.name);
+	bool is_going = vgpu && vgpu->is_ephemeral && vgpu->phase == ROUTER_THERE;
+
+	if (!is_going || (gpu->kind != PROTOCOL_GPU_ANY && router_server_find(router, gpu) != vgpu->server))
+		return NULL;
+	vgpu->is_asked = true;
+	return vgpu->server;
+}
+
+static void create(struct router *router, struct router_ask *ask)
+{
+	struct bf_error err = { 0 };
+	struct router_server *server;
+
+	if (ask->fd >= 0 && take_owner(ask, &err)) {
+		router_refuse(router, ask, &err);
+		return;
+	}
+	if (!ask->holds_name && reserve(router, ask, &err)) {
+		server = err.code == EEXIST ? who_knows(router, ask) : NULL;
+		if (server)
+			to_server(router, server, ask);
+		else
+			router_refuse(router, ask, &err);
+		return;
+	}
+	if (ask->message.request.gpu.kind == PROTOCOL_GPU_ANY) {
+		place(router, ask);
+		return;
+	}
+	server = server_of(router, ask);
+	if (server)
+		to_server(router, server, ask);
+}
+
+/* A vGPU that is remembered and cannot be made now, as its GPU is not served: its owner can still let go of it. */
+static void without_gpu(struct router *router, struct router_ask *ask, struct router_vgpu *vgpu)
+{
+	struct bf_error err = { 0 };
+
+	if (ask->message.request.op != PROTOCOL_REMOVE) {
+		bf_fail(&err, ENODEV, "%s: its GPU, %s%u, is not served now", vgpu->name,
+			vgpu->gpu.kind == PROTOCOL_GPU_SOFT ? "soft:" : "", vgpu->gpu.index);
+		router_refuse(router, ask, &err);
+	} else if (ask->message.uid != vgpu->uid && !is_ruler(ask)) {
+		bf_fail(&err, EPERM, "%s: belongs to user %u; only that user and root may remove it",
+			vgpu->name, vgpu->uid);
+		router_refuse(router, ask, &err);
+	} else {
+		router_vgpu_drop(router, vgpu);
+		if (router_state_save(router, &err))
+			router_refuse(router, ask, &err);
+		else
+			router_answer(router, ask, NULL);
+	}
+}
+
+static void by_name(struct router *router, struct router_ask *ask)
+{
+	const struct protocol_gpu *gpu = &ask->message.request.gpu;
+	struct router_vgpu *vgpu = router_vgpu_find(router, ask->message.request.name);
+	struct bf_error err = { 0 };
+
+	if (!vgpu || (vgpu->phase == ROUTER_RESERVED && !vgpu->server)) {
+		bf_fail(&err, ENOENT, "%s: no vGPU of this name; belfry ls lists those that are",
+			ask->message.request.name);
+		router_refuse(router, ask, &err);
+	} else if (!vgpu->server) {
+		without_gpu(router, ask, vgpu);
+	} else if (gpu->kind != PROTOCOL_GPU_ANY && !router_server_is_of(vgpu->server, gpu)) {
+		bf_fail(&err, EINVAL, "%s: it is on %s, and another GPU was named; leave that out",
+			vgpu->name, vgpu->server->label);
+		router_refuse(router, ask, &err);
+	} else if (ask->fd >= 0 && ask->message.request.op == PROTOCOL_SET &&
+		   (ask->message.uid == vgpu->uid || !ask->message.uid) &&
+		   router_quota_set(router, vgpu, &ask->message.request, &err)) {
+		router_refuse(router, ask, &err);
+	} else if (vgpu->server->phase == ROUTER_OFF && !router_server_begin(router, vgpu->server)) {
+		fail(router, ask, ENODEV, vgpu->server->failure);
+	} else {
+		router_server_ask(router, vgpu->server, ask);
+	}
+}
+
+static void by_gpu(struct router *router, struct router_ask *ask)
+{
+	struct router_server *server = NULL;
+
+	if (ask->message.request.gpu.kind != PROTOCOL_GPU_ANY) {
+		server = server_of(router, ask);
+		if (server)
+			router_server_ask(router, server, ask);
+		return;
+	}
+	for (server = router->servers; server && server->phase != ROUTER_READY;)
+		server = server->next;
+	if (server) {
+		router_server_ask(router, server, ask);
+		return;
+	}
+	server = first_coming(router);
+	if (!server)
+		server = start_another(router);
+	if (server)
+		router_server_await(router, server, ask);
+	else
+		fail(router, ask, ENODEV, first_failure(router));
+}
+
+/* Of requests that wait until everything has been found or started: all but the one that changes what that is, and
+ * the one that wants to see it. */
+static bool is_too_early(const struct router *router, const struct router_ask *ask)
+{
+	return ask->message.request.op != PROTOCOL_RELOAD && ask->message.request.op != PROTOCOL_EVENTS &&
+	       (!router->is_settled || ask->message.request.op == PROTOCOL_HELLO);
+}
+
+void router_dispatch(struct router *router, struct router_ask *ask)
+{
+	const struct protocol_request *request = &ask->message.request;
+	struct router_server *coming = is_too_early(router, ask) ? first_coming(router) : NULL;
+
+	if (coming) {
+		router_server_await(router, coming, ask);
+		return;
+	}
+	switch (request->op) {
+	case PROTOCOL_HELLO:
+		answer_hello(router, ask);
+		return;
+	case PROTOCOL_RELOAD:
+		reload(router, ask);
+		return;
+	case PROTOCOL_EVENTS:
+		router_events_follow(router, ask);
+		return;
+	case PROTOCOL_ACCOUNT:
+		answer_account(router, ask);
+		return;
+	case PROTOCOL_CREATE:
+		create(router, ask);
+		return;
+	case PROTOCOL_RUN:
+		if (request->flags & PROTOCOL_EPHEMERAL)
+			create(router, ask);
+		else
+			by_name(router, ask);
+		return;
+	case PROTOCOL_REPORT:
+	case PROTOCOL_TRACE:
+	case PROTOCOL_POLICY_LOAD:
+	case PROTOCOL_POLICY_UNLOAD:
+	case PROTOCOL_POLICY_LIST:
+	case PROTOCOL_POLICY_DUMP:
+	case PROTOCOL_POLICY_FOLLOW:
+		if (request->name[0])
+			by_name(router, ask);
+		else
+			by_gpu(router, ask);
+		return;
+	case PROTOCOL_REMOVE:
+	case PROTOCOL_SET:
+	case PROTOCOL_EXPLAIN:
+	case PROTOCOL_HOLD:
+	case PROTOCOL_OPEN:
+	case PROTOCOL_STOP:
+	case PROTOCOL_RESUME:
+		by_name(router, ask);
+		return;
+	default:
+		fail(router, ask, EPROTO, "an unknown request; use a belfry and a belfryd of one release");
+	}
+}

@@ -1,0 +1,284 @@
+/* Events: kept for a while, sent to the clients that follow them, and given to the command of the configuration. A client
+ * that does not read is never waited for: what its socket does not take is counted, and the client is told the number. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/own.h"
+#include "base/units.h"
+#include "router/internal.h"
+
+/* What may wait for a client that does not read: a few hundred events. The kernel takes twice that. */
+enum { FOLLOWER_BYTES = 128 << 10 };
+
+static bool is_ruler(uid_t uid)
+{
+	return uid == 0 || uid == geteuid();
+}
+
+static bool is_wanted(const struct router_follower *follower, const struct event *event)
+{
+	if (!event_is_for(event, follower->uid, geteuid()))
+		return false;
+	if (follower->name[0] && strcmp(follower->name, event->vgpu) != 0)
+		return false;
+	return !follower->gpu[0] || !strcmp(follower->gpu, event->gpu);
+}
+
+static bool send_line(const struct router_follower *follower, const char *line, size_t bytes)
+{
+	return send(follower->fd, line, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes;
+}
+
+/* True once it knows of everything that was dropped. */
+static bool tell_lost(struct router_follower *follower)
+{
+	char line[96];
+	int bytes =
+		snprintf(line, sizeof(line), "{\"event\":\"dropped\",\"count\":%" PRIu64 "}", follower->lost);
+
+	if (follower->lost && !send_line(follower, line, (size_t)bytes))
+		return false;
+	follower->lost = 0;
+	return true;
+}
+
+static void tell_followers(struct router *router, const struct event *event)
+{
+	cleanup_free char *line = NULL;
+	size_t bytes = 0;
+
+	for (unsigned i = 0; i < router->events.follower_count; i++) {
+		struct router_follower *follower = &router->events.followers[i];
+
+		if (follower->fd < 0)
+			continue;
+		follower->lost += event->lost;
+		if (!is_wanted(follower, event))
+			continue;
+		if (!line)
+			line = event_json(event, &bytes);
+		if (!line || !tell_lost(follower) || !send_line(follower, line, bytes))
+			follower->lost++;
+	}
+}
+
+static void keep(struct router *router, const struct event *event)
+{
+	if (!router->events.ring)
+		router->events.ring = calloc(ROUTER_EVENTS_KEPT, sizeof(*router->events.ring));
+	if (router->events.ring)
+		router->events.ring[event->number % ROUTER_EVENTS_KEPT] = *event;
+}
+
+void router_event(struct router *router, const struct event *said)
+{
+	struct event event = *said;
+
+	if (!event_check(&event) || router->is_ending)
+		return;
+	event.number = ++router->events.count;
+	router->events.of_kind[event.kind]++;
+	router->events.lost += event.lost;
+	keep(router, &event);
+	tell_followers(router, &event);
+	if (router->config.events.kinds >> event.kind & 1)
+		router_command_add(router, &event);
+}
+
+static struct event event_of_server(enum event_kind kind, const struct router_server *server)
+{
+	struct event event = event_make(kind);
+
+	snprintf(event.gpu, sizeof(event.gpu), "%.20s", server->label + 4);
+	return event;
+}
+
+void router_event_server(struct router *router, enum event_kind kind, const struct router_server *server,
+			 const char *text)
+{
+	struct event event = event_of_server(kind, server);
+
+	event_say(&event, "%s", text);
+	router_event(router, &event);
+}
+
+void router_event_config(struct router *router, const struct bf_error *why)
+{
+	struct event event = event_make(why ? EVENT_CONFIG_REFUSED : EVENT_CONFIG_RELOADED);
+
+	event_say(&event, "%s", why ? why->text : "the configuration was read again");
+	router_event(router, &event);
+}
+
+void router_event_vgpu(struct router *router, enum event_kind kind, const struct router_vgpu *vgpu,
+		       const char *text)
+{
+	struct event event = event_make(kind);
+
+	if (vgpu->server)
+		event = event_of_server(kind, vgpu->server);
+	event.flags = EVENT_HAS_OWNER;
+	event.owner = vgpu->uid;
+	memcpy(event.vgpu, vgpu->name, sizeof(event.vgpu));
+	event_say(&event, "%s", text);
+	router_event(router, &event);
+}
+
+/* "mem 64 MiB, time 30:100": the parts that differ from those of `before`. */
+static void say_parts(const struct spec *spec, const struct spec *before, char *to, size_t room)
+{
+	char text[SPEC_NAME_MAX + 1];
+
+	*to = 0;
+	for (uint32_t part = SPEC_MEM; part <= SPEC_PUBLIC; part <<= 1) {
+		char other[sizeof(text)];
+		const char *was = spec_format_part(before, (enum spec_part)part, other, sizeof(other)),
+			   *is = spec_format_part(spec, (enum spec_part)part, text, sizeof(text));
+		size_t used = strlen(to);
+
+		if (strcmp(is, was) != 0)
+			snprintf(to + used, room - used, "%s%s %s", used ? ", " : "",
+				 spec_part_name((enum spec_part)part), is);
+	}
+}
+
+void router_event_spec(struct router *router, const struct router_vgpu *vgpu, const struct spec *before)
+{
+	char text[200];
+
+	say_parts(&vgpu->spec, before ? before : &spec_default, text, sizeof(text));
+	if (text[0] || !before)
+		router_event_vgpu(router, before ? EVENT_VGPU_CHANGED : EVENT_VGPU_CREATED, vgpu,
+				  text[0] ? text : "without limits");
+}
+
+void router_event_gone(struct router *router, const struct router_server *server,
+		       const struct hall_message *message)
+{
+	const struct hall_account *account = &message->account;
+	struct event event = event_of_server(EVENT_VGPU_REMOVED, server);
+	char most[24];
+
+	event.flags = EVENT_HAS_OWNER;
+	event.owner = message->uid;
+	memcpy(event.vgpu, message->request.name, sizeof(event.vgpu));
+	event_say(&event, "after %" PRIu64 " run%s: %.3f s of GPU time, at most %s of memory", account->runs,
+		  account->runs == 1 ? "" : "s", (double)account->gpu_ns / 1e9,
+		  bf_format_size(account->mem_most_bytes, most, sizeof(most)));
+	router_event(router, &event);
+}
+
+/* Those of the last `for_us` that the follower wants, a line each. NULL: none, or no memory. */
+static char *past(const struct router *router, const struct router_follower *follower, uint64_t for_us)
+{
+	uint64_t last = router->events.count,
+		 first = last > ROUTER_EVENTS_KEPT ? last - ROUTER_EVENTS_KEPT + 1 : 1,
+		 now_ns = event_make(EVENT_VGPU_CREATED).at_ns,
+		 from_ns = for_us < now_ns / 1000 ? now_ns - for_us * 1000 : 0;
+	char *text = NULL;
+	size_t room = 0;
+	FILE *to = for_us && router->events.ring ? open_memstream(&text, &room) : NULL;
+
+	for (uint64_t number = first; to && number <= last; number++) {
+		const struct event *event = &router->events.ring[number % ROUTER_EVENTS_KEPT];
+		cleanup_free char *line = NULL;
+		size_t bytes;
+
+		if (event->number != number || event->at_ns < from_ns || !is_wanted(follower, event))
+			continue;
+		line = event_json(event, &bytes);
+		fprintf(to, "%s\n", line ? line : "");
+	}
+	if (to && fclose(to)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+static int check_room(const struct router *router, uid_t uid, struct bf_error *err)
+{
+	unsigned all = router->events.follower_count, his = 0;
+
+	for (unsigned i = 0; i < all; i++)
+		his += router->events.followers[i].uid == uid;
+	if (is_ruler(uid) ? all < ROUTER_FOLLOWERS_MAX
+			  : his < ROUTER_FOLLOWERS_OF_ONE && all < ROUTER_FOLLOWERS_MAX / 2)
+		return 0;
+	return bf_fail(err, EAGAIN, "too many clients follow events already: %u, %u of them yours", all, his);
+}
+
+static int check_name(const struct router *router, const struct protocol_request *request, uid_t uid,
+		      struct bf_error *err)
+{
+	const struct router_vgpu *vgpu = request->name[0] ? router_vgpu_find(router, request->name) : NULL;
+	int rc = request->name[0] ? spec_check_name(request->name, err) : 0;
+
+	if (rc || !vgpu || uid == 0 || uid == vgpu->uid)
+		return rc;
+	return bf_fail(err, EPERM, "%s: belongs to user %u; only that user and root may see its events",
+		       vgpu->name, vgpu->uid);
+}
+
+void router_events_follow(struct router *router, struct router_ask *ask)
+{
+	const struct protocol_request *request = &ask->message.request;
+	struct router_follower follower = { .fd = ask->fd, .uid = ask->message.uid };
+	cleanup_free char *body = NULL;
+	struct bf_error err = { 0 };
+	int room = FOLLOWER_BYTES;
+
+	if (check_name(router, request, follower.uid, &err) || check_room(router, follower.uid, &err)) {
+		router_refuse(router, ask, &err);
+		return;
+	}
+	memcpy(follower.name, request->name, sizeof(follower.name));
+	if (request->gpu.kind != PROTOCOL_GPU_ANY)
+		protocol_gpu_name(&request->gpu, follower.gpu, sizeof(follower.gpu));
+	setsockopt(ask->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	body = past(router, &follower, request->for_us);
+	router_reply(ask->fd, 0, "", request->name, body && body[0] ? body : NULL);
+	router->events.followers[router->events.follower_count++] = follower;
+	free(ask);
+}
+
+short router_follower_polls(const struct router_follower *follower)
+{
+	return (short)(follower->lost ? POLLIN | POLLOUT : POLLIN);
+}
+
+/* It has nothing to say: this is its end, or there is room again. */
+void router_follower_hear(struct router_follower *follower, short revents)
+{
+	if (revents & POLLOUT && !(revents & ~POLLOUT)) {
+		tell_lost(follower);
+		return;
+	}
+	close(follower->fd);
+	follower->fd = -1;
+}
+
+void router_followers_sweep(struct router *router)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < router->events.follower_count; i++)
+		if (router->events.followers[i].fd >= 0)
+			router->events.followers[kept++] = router->events.followers[i];
+	router->events.follower_count = kept;
+}
+
+void router_events_end(struct router *router)
+{
+	for (unsigned i = 0; i < router->events.follower_count; i++)
+		if (router->events.followers[i].fd >= 0)
+			close(router->events.followers[i].fd);
+	router->events.follower_count = 0;
+	free(router->events.ring);
+	router->events.ring = NULL;
+}

@@ -1,0 +1,493 @@
+/* belfryd: serves virtual GPUs. Reads its configuration, starts GPU servers, and answers belfry at its socket. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <libgen.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/folder.h"
+#include "base/log.h"
+#include "base/own.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "base/users.h"
+#include "router/check.h"
+#include "router/router.h"
+#include "soft/link/link.h"
+
+static const char usage_text[] =
+	"usage: belfryd [options]\n"
+	"\n"
+	"Serves virtual GPUs to belfry. See belfryd(8) and belfryd.conf(5).\n"
+	"\n"
+	"  --socket PATH        where to listen (default: BELFRY_SOCKET, or in the runtime folder)\n"
+	"  --gpu GPU            all, a number, soft or soft:NUMBER; again for more than one\n"
+	"  --soft CONFIG        what the software GPU is like; see belfry-soft(1)\n"
+	"  --config FILE        instead of " CONFIG_DEFAULT "\n"
+	"  --metrics ADDR:PORT  answer Prometheus there; off: nowhere\n"
+	"  --private            start GPU servers when they are asked for, and end when there is nothing to do\n"
+	"  --log LEVEL          error, warn, info or debug\n"
+	"  --any-driver         try drivers that Belfry was not tested with\n"
+	"  --check              read the configuration, say what is wrong with it, and exit\n"
+	"  --help, --version\n";
+
+enum { FILES_WANTED = 65536 };
+
+struct belfryd {
+	char *const *argv;
+	const char *socket, *config_path, *metrics, *log, *gpus;
+	char gpu_words[CONFIG_LINE_MAX];
+	struct link_config soft;
+	bool has_soft, has_gpus, is_private, any_driver, is_check;
+	sigset_t mask_before;
+};
+
+static int usage(const char *why)
+{
+	fprintf(stderr, "belfryd: %s; belfryd --help tells more\n", why);
+	return 2;
+}
+
+/* At the start, when nobody waits for us yet. */
+static int fail(const struct bf_error *err)
+{
+	char text[sizeof(err->text) + BF_USER_ROOM];
+
+	fprintf(stderr, "belfryd: %s\n", bf_name_users(err->text, text, sizeof(text)));
+	return 1;
+}
+
+static int read_config(void *context, struct config *config, struct bf_error *err)
+{
+	const struct belfryd *belfryd = context;
+	const char *linger = getenv("BELFRY_LINGER");
+	long seconds;
+	int rc = config_read(config, belfryd->config_path, err);
+
+	if (!rc && belfryd->gpus)
+		rc = config_parse_gpus(config, belfryd->gpus, err);
+	if (!rc && belfryd->is_private) {
+		/* Its user's alone; what the system's configuration makes is the system's. */
+		config->access = CONFIG_OWNER;
+		config->metrics[0] = 0;
+		config->accounting[0] = 0;
+		config->events.command[0] = 0;
+		if (!belfryd->config_path)
+			config->vgpu_count = 0;
+	}
+	if (!rc && belfryd->metrics)
+		rc = config_parse_metrics(config, belfryd->metrics, err);
+	if (!rc && belfryd->log)
+		config->log = (enum bf_log_level)bf_log_level_parse(belfryd->log);
+	if (!rc && linger && *linger) {
+		rc = bf_parse_number("BELFRY_LINGER", linger, 0, 86400, &seconds, err);
+		config->linger_us = rc ? 0 : (uint64_t)seconds * 1000000;
+	}
+	return rc;
+}
+
+static int by_index(const void *a, const void *b)
+{
+	const struct protocol_gpu *one = a, *other = b;
+
+	return one->index < other->index ? -1 : one->index > other->index;
+}
+
+/* Every /dev/nvidiaN, or the software GPU where there is none. */
+static unsigned list_gpus(void *context, struct protocol_gpu *gpus, unsigned room)
+{
+	const struct belfryd *belfryd = context;
+	DIR *folder = opendir("/dev");
+	struct dirent *entry;
+	unsigned count = 0;
+	long index;
+
+	while (folder && count < room && (entry = readdir(folder)))
+		if (!strncmp(entry->d_name, "nvidia", 6) &&
+		    !bf_parse_number("gpu", entry->d_name + 6, 0, CONFIG_NV_MAX, &index, NULL))
+			gpus[count++] =
+				(struct protocol_gpu){ .kind = PROTOCOL_GPU_NV, .index = (uint32_t)index };
+	if (folder)
+		closedir(folder);
+	qsort(gpus, count, sizeof(*gpus), by_index);
+	if (!count)
+		for (; count < belfryd->soft.gpus && count < room; count++)
+			gpus[count] = (struct protocol_gpu){ .kind = PROTOCOL_GPU_SOFT, .index = count };
+	return count;
+}
+
+static int start_soft(void *context, char *folder, size_t room, struct bf_error *err)
+{
+	static const char *const candidates[] = { "belfry-soft", "../libexec/belfry/belfry-soft", NULL };
+	const struct belfryd *belfryd = context;
+	char server[PATH_MAX];
+
+	if (bf_find_beside("BELFRY_SOFT_SERVER", candidates, server, sizeof(server)))
+		return bf_fail(
+			err, ENOENT,
+			"belfry-soft is not installed; it belongs beside belfryd or in libexec/belfry");
+	return link_start(server, &belfryd->soft, folder, room, err);
+}
+
+/* In the child: as a program expects to be started. */
+static void settle_child(const struct belfryd *belfryd)
+{
+	struct sigaction plain = { .sa_handler = SIG_DFL };
+
+	sigaction(SIGPIPE, &plain, NULL);
+	sigprocmask(SIG_SETMASK, &belfryd->mask_before, NULL);
+}
+
+static int start_server(void *context, const struct protocol_gpu *gpu, pid_t *pid, struct bf_error *err)
+{
+	int ends[2];
+	char number[16];
+
+	(void)gpu;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		return bf_fail(err, errno, "no socket for its server: %s", strerror(errno));
+	*pid = fork();
+	if (!*pid) {
+		settle_child(context);
+		setsid(); /* what is typed at our terminal is not for it */
+		snprintf(number, sizeof(number), "%d", ends[1]);
+		if (fcntl(ends[1], F_SETFD, 0) == 0)
+			execl("/proc/self/exe", "belfryd", "--gpu-server", number, (char *)NULL);
+		_exit(127);
+	}
+	close(ends[1]);
+	if (*pid > 0)
+		return ends[0];
+	close(ends[0]);
+	*pid = 0;
+	return bf_fail(err, EAGAIN, "its server cannot be started: no more processes");
+}
+
+static pid_t start_metrics(void *context, const struct config *config, const char *sock, struct bf_error *err)
+{
+	static const char *const candidates[] = { "belfry-metrics", "src/metrics/belfry-metrics",
+						  "../libexec/belfry/belfry-metrics", NULL };
+	char path[PATH_MAX];
+	pid_t parent = getpid(), pid;
+
+	if (bf_find_beside("BELFRY_METRICS", candidates, path, sizeof(path)))
+		return bf_fail(err, ENOENT,
+			       "belfry-metrics is not installed; it belongs beside belfryd or in "
+			       "libexec/belfry");
+	pid = fork();
+	if (pid < 0)
+		return bf_fail(err, errno, "belfry-metrics cannot be started: %s", strerror(errno));
+	if (pid)
+		return pid;
+	settle_child(context);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	setenv("BELFRY_SOCKET", sock, 1);
+	if (getppid() == parent)
+		execl(path, "belfry-metrics", "--listen", config->metrics,
+		      config->metrics_is_public ? "--public" : (char *)NULL, (char *)NULL);
+	_exit(127);
+}
+
+/* sd_notify(3), without the library. */
+static void tell_systemd(void *context, const char *text)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	cleanup_close int sock = -1;
+	size_t length = path ? strlen(path) : 0;
+
+	(void)context;
+	if (length < 2 || length >= sizeof(address.sun_path) || (*path != '/' && *path != '@'))
+		return;
+	memcpy(address.sun_path, path, length);
+	if (*path == '@')
+		address.sun_path[0] = 0;
+	sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (sock < 0 || sendto(sock, text, strlen(text), MSG_NOSIGNAL, (struct sockaddr *)&address,
+			       (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
+		bf_log(BF_LOG_DEBUG, "systemd cannot be told: %s", strerror(errno));
+}
+
+/* --socket, BELFRY_SOCKET, systemd's folder, or our own. */
+static int find_socket(const struct belfryd *belfryd, const struct config *config, char *path, size_t room,
+		       struct bf_error *err)
+{
+	const char *given = belfryd->socket ? belfryd->socket : getenv("BELFRY_SOCKET");
+	const char *folder = getenv("RUNTIME_DIRECTORY");
+	char own[108];
+	int rc, length;
+
+	if (given && *given) {
+		length = snprintf(path, room, "%s", given);
+	} else if (folder && *folder == '/') {
+		length = snprintf(path, room, "%.*s/belfryd.sock", (int)strcspn(folder, ":"), folder);
+	} else {
+		rc = bf_runtime_folder(own, sizeof(own), err);
+		if (rc)
+			return rc;
+		/* Who may use the socket has to get to it. */
+		if (config->access != CONFIG_OWNER && chmod(own, 0755))
+			return bf_fail(err, errno, "%s: %s", own, strerror(errno));
+		length = snprintf(path, room, "%s/belfryd.sock", own);
+	}
+	if (length < 0 || (size_t)length >= room)
+		return bf_fail(err, ENAMETOOLONG, "the path of the socket is too long; use another --socket");
+	return 0;
+}
+
+static int take_signals(struct belfryd *belfryd)
+{
+	struct sigaction ignore = { .sa_handler = SIG_IGN };
+	sigset_t ours;
+
+	sigaction(SIGPIPE, &ignore, NULL);
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGTERM);
+	sigaddset(&ours, SIGINT);
+	sigaddset(&ours, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ours, &belfryd->mask_before);
+	return signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void raise_limits(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur >= FILES_WANTED)
+		return;
+	files.rlim_cur = files.rlim_max < FILES_WANTED ? files.rlim_max : FILES_WANTED;
+	setrlimit(RLIMIT_NOFILE, &files);
+}
+
+static int serve(struct belfryd *belfryd, const struct config *config)
+{
+	cleanup_close int signal_fd = take_signals(belfryd);
+	struct router_options options = {
+		.is_private = belfryd->is_private,
+		.any_driver = belfryd->any_driver,
+		.signal_fd = signal_fd,
+		.config_path = config->file_count ? config->files[0] : NULL,
+		.context = belfryd,
+		.read_config = read_config,
+		.list_gpus = list_gpus,
+		.start_soft = start_soft,
+		.start_server = start_server,
+		.start_metrics = start_metrics,
+		.tell = tell_systemd,
+	};
+	struct bf_error err = { 0 };
+	struct router *router;
+	char path[108];
+
+	if (find_socket(belfryd, config, path, sizeof(path), &err))
+		return fail(&err);
+	options.socket = path;
+	raise_limits();
+	router = router_new(&options, &err);
+	if (!router)
+		return fail(&err);
+	router_run(router);
+	router_free(router);
+	return 0;
+}
+
+static int check(struct belfryd *belfryd, const struct config *config, struct bf_error *err)
+{
+	struct protocol_gpu gpus[CONFIG_GPUS_MAX];
+	const char *given = belfryd->socket ? belfryd->socket : getenv("BELFRY_SOCKET");
+	struct check_options options = { .gpus = gpus,
+					 .gpu_count = config->gpu_count,
+					 .soft_mem_bytes = belfryd->soft.mem_bytes,
+					 .socket = given && *given ? given : NULL,
+					 .any_driver = belfryd->any_driver };
+	char unchecked[CONFIG_GPUS_MAX * 64];
+	int rc;
+
+	memcpy(gpus, config->gpus, sizeof(gpus));
+	if (config->is_all)
+		options.gpu_count = list_gpus(belfryd, gpus, CONFIG_GPUS_MAX);
+	rc = check_promises(config, &options, unchecked, sizeof(unchecked), err);
+	for (char *line = unchecked, *rest; !rc && *line; line = rest) {
+		rest = line + strcspn(line, "\n");
+		fprintf(stderr, "belfryd: %.*s\n", (int)(rest - line), line);
+		rest += *rest == '\n';
+	}
+	return rc;
+}
+
+static int fail_to_write(void)
+{
+	struct bf_error err;
+
+	bf_fail(&err, errno, "cannot write: %s", strerror(errno));
+	return fail(&err);
+}
+
+static int run(struct belfryd *belfryd)
+{
+	struct bf_error err = { 0 };
+	struct config config;
+	int status = 0;
+
+	config_init(&config);
+	if (read_config(belfryd, &config, &err))
+		status = fail(&err);
+	else if (!belfryd->is_check)
+		status = serve(belfryd, &config);
+	else if (check(belfryd, &config, &err) || config_check_policy(&config, true, &err) ||
+		 config_check_events(&config, &err))
+		status = fail(&err);
+	else if (puts("ok") < 0 || fflush(stdout))
+		status = fail_to_write();
+	config_free(&config);
+	return status;
+}
+
+static int serve_gpu(const char *text)
+{
+	struct bf_error err = { 0 };
+	long fd;
+
+	if (bf_parse_number("--gpu-server", text, 0, 1 << 20, &fd, &err))
+		return usage(err.text);
+	fcntl((int)fd, F_SETFD, FD_CLOEXEC);
+	return gpu_server_main((int)fd);
+}
+
+/* --gpu once more: as the words of `gpus =`. */
+static int add_gpu(struct belfryd *belfryd, const char *text, struct bf_error *err)
+{
+	size_t used = strlen(belfryd->gpu_words);
+	struct protocol_gpu gpu;
+	int rc = strcmp(text, "all") ? config_parse_gpu(text, &gpu, err) : 0;
+
+	if (rc)
+		return rc;
+	if (used + strlen(text) + 2 > sizeof(belfryd->gpu_words))
+		return bf_fail(err, E2BIG, "--gpu: said too often");
+	if (!strcmp(text, "all"))
+		snprintf(belfryd->gpu_words, sizeof(belfryd->gpu_words), "all");
+	else if (strcmp(belfryd->gpu_words, "all"))
+		snprintf(belfryd->gpu_words + used, sizeof(belfryd->gpu_words) - used, "%s%s",
+			 used ? " " : "", text);
+	belfryd->gpus = belfryd->gpu_words;
+	return 0;
+}
+
+enum option_key {
+	OPTION_SOCKET = 256,
+	OPTION_GPU,
+	OPTION_SOFT,
+	OPTION_CONFIG,
+	OPTION_METRICS,
+	OPTION_PRIVATE,
+	OPTION_LOG,
+	OPTION_ANY_DRIVER,
+	OPTION_CHECK,
+	OPTION_VERSION,
+	OPTION_GPU_SERVER,
+};
+
+static const struct option long_options[] = { { "socket", required_argument, NULL, OPTION_SOCKET },
+					      { "gpu", required_argument, NULL, OPTION_GPU },
+					      { "soft", required_argument, NULL, OPTION_SOFT },
+					      { "config", required_argument, NULL, OPTION_CONFIG },
+					      { "metrics", required_argument, NULL, OPTION_METRICS },
+					      { "private", no_argument, NULL, OPTION_PRIVATE },
+					      { "log", required_argument, NULL, OPTION_LOG },
+					      { "any-driver", no_argument, NULL, OPTION_ANY_DRIVER },
+					      { "check", no_argument, NULL, OPTION_CHECK },
+					      { "version", no_argument, NULL, OPTION_VERSION },
+					      { "gpu-server", required_argument, NULL, OPTION_GPU_SERVER },
+					      { "help", no_argument, NULL, 'h' },
+					      { NULL, 0, NULL, 0 } };
+
+static int take_option(struct belfryd *belfryd, int option, struct bf_error *err)
+{
+	char bad[96];
+
+	switch (option) {
+	case OPTION_SOCKET:
+		belfryd->socket = optarg;
+		return 0;
+	case OPTION_GPU:
+		belfryd->has_gpus = true;
+		return add_gpu(belfryd, optarg, err);
+	case OPTION_SOFT:
+		belfryd->has_soft = true;
+		return link_config_parse(optarg, &belfryd->soft, err);
+	case OPTION_CONFIG:
+		belfryd->config_path = optarg;
+		return 0;
+	case OPTION_METRICS:
+		belfryd->metrics = optarg;
+		return 0;
+	case OPTION_PRIVATE:
+		belfryd->is_private = true;
+		return 0;
+	case OPTION_LOG:
+		belfryd->log = optarg;
+		return bf_log_level_parse(optarg) < 0
+			       ? bf_fail(err, EINVAL, "--log '%s': not error, warn, info or debug", optarg)
+			       : 0;
+	case OPTION_ANY_DRIVER:
+		belfryd->any_driver = true;
+		return 0;
+	case OPTION_CHECK:
+		belfryd->is_check = true;
+		return 0;
+	default:
+		return bf_fail(err, EINVAL, "%s", bf_bad_option(belfryd->argv, bad, sizeof(bad)));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct belfryd belfryd = { .argv = argv, .soft = link_default };
+	const char *soft = getenv("BELFRY_SOFT");
+	struct bf_error err = { 0 };
+
+	opterr = 0;
+	bf_hold_standard_files();
+	bf_log_setup("belfryd", BF_LOG_WARN);
+	if (soft && *soft && link_config_parse(soft, &belfryd.soft, &err))
+		return usage(err.text);
+	for (int option; (option = getopt_long(argc, argv, "+h", long_options, NULL)) != -1;)
+		switch (option) {
+		case 'h':
+			fputs(usage_text, stdout);
+			return 0;
+		case OPTION_VERSION:
+			puts("belfryd " BELFRY_VERSION);
+			return 0;
+		case OPTION_GPU_SERVER:
+			return serve_gpu(optarg);
+		default:
+			if (take_option(&belfryd, option, &err))
+				return usage(err.text);
+		}
+	if (optind != argc)
+		return usage("it takes no arguments");
+	/* --soft alone: all of them. */
+	for (uint32_t i = 0; belfryd.has_soft && !belfryd.has_gpus && i < belfryd.soft.gpus; i++) {
+		char word[16];
+
+		snprintf(word, sizeof(word), "soft:%u", i);
+		if (add_gpu(&belfryd, word, &err))
+			return usage(err.text);
+	}
+	return run(&belfryd);
+}

@@ -1,0 +1,221 @@
+/* Changes of the configuration that a GPU server has refused, such as a memory limit below what is in use. They are tried
+ * again once a second; where there are very many, less often. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "router/internal.h"
+
+enum { AGAIN_S = 1, AT_A_TIME = 64 };
+
+static struct router_pending *find(const struct router *router, const char *name)
+{
+	struct router_pending *pending = router->pending;
+
+	while (pending && strcmp(pending->name, name) != 0)
+		pending = pending->next;
+	return pending;
+}
+
+static void drop(struct router *router, struct router_pending *pending)
+{
+	struct router_pending **at = &router->pending;
+
+	while (*at != pending)
+		at = &(*at)->next;
+	*at = pending->next;
+	free(pending);
+}
+
+/* In the order of their names. */
+static void insert(struct router *router, struct router_pending *pending)
+{
+	struct router_pending **at = &router->pending;
+
+	while (*at && strcmp((*at)->name, pending->name) < 0)
+		at = &(*at)->next;
+	pending->next = *at;
+	*at = pending;
+}
+
+/* What was refused, by what there is and what the configuration says; 0: nothing of the configuration. */
+static enum protocol_op refused_op(const struct router *router, const struct router_vgpu *vgpu,
+				   const char *name)
+{
+	if (!config_find(&router->config, name))
+		return vgpu && vgpu->is_from_config ? PROTOCOL_REMOVE : (enum protocol_op)0;
+	return vgpu && vgpu->phase == ROUTER_THERE ? PROTOCOL_SET : PROTOCOL_CREATE;
+}
+
+/* Whether it was known. */
+static bool note(struct router *router, const struct router_vgpu *vgpu, const char *name, const char *why)
+{
+	enum protocol_op op = refused_op(router, vgpu, name);
+	struct router_pending *pending = find(router, name);
+	bool is_known = pending && pending->op == op;
+
+	if (!op)
+		return false;
+	if (!pending) {
+		pending = calloc(1, sizeof(*pending));
+		if (!pending)
+			return false; /* as before: it is tried again with the next reload */
+		snprintf(pending->name, sizeof(pending->name), "%s", name);
+		if (!router->pending)
+			router->pending_ns = bf_now_ns() + AGAIN_S * ROUTER_S;
+		insert(router, pending);
+	}
+	if (!is_known && op == PROTOCOL_SET) {
+		pending->spec = config_find(&router->config, name)->spec;
+		pending->parts = spec_difference(&vgpu->spec, &pending->spec);
+	}
+	pending->op = op;
+	snprintf(pending->why, sizeof(pending->why), "%.383s", why);
+	return is_known;
+}
+
+static void tell_event(struct router *router, const char *name, const char *why)
+{
+	struct bf_error err = { .code = EBUSY };
+
+	snprintf(err.text, sizeof(err.text), "vGPU '%.63s': %.300s", name, why);
+	router_event_config(router, &err);
+}
+
+void router_pending_refused(struct router *router, const struct router_vgpu *vgpu, const char *name,
+			    const char *label, const char *why)
+{
+	bool is_known = note(router, vgpu, name, why);
+
+	bf_log(is_known ? BF_LOG_DEBUG : BF_LOG_WARN, "%s%svGPU '%s': %s", label, *label ? ": " : "", name,
+	       why);
+	if (!is_known)
+		tell_event(router, name, why);
+	router_reload_refused(router, name, why);
+}
+
+void router_pending_told(struct router *router, const struct router_vgpu *vgpu, const struct spec *spec)
+{
+	struct router_pending *pending = find(router, vgpu->name);
+	uint32_t by_hand;
+
+	if (!pending || pending->op == PROTOCOL_REMOVE)
+		return;
+	/* What the owner has changed meanwhile stays. */
+	by_hand = vgpu->asked_until_ns ? vgpu->asked_parts & spec_difference(&vgpu->spec, spec) : 0;
+	pending->parts &= spec_difference(spec, &pending->spec) & ~by_hand;
+	if (pending->op == PROTOCOL_SET && pending->parts)
+		return;
+	bf_log(BF_LOG_INFO, "vGPU '%s': its change is no longer pending", vgpu->name);
+	drop(router, pending);
+}
+
+static bool is_wanted(const struct router *router, const struct router_pending *pending,
+		      const struct config *before)
+{
+	const struct config_vgpu *now = config_find(&router->config, pending->name),
+				 *then = before ? config_find(before, pending->name) : NULL;
+
+	if (pending->op == PROTOCOL_REMOVE)
+		return !now;
+	return now && then && !spec_difference(&now->spec, &then->spec);
+}
+
+void router_pending_renew(struct router *router, const struct config *before)
+{
+	struct router_pending *next;
+
+	for (struct router_pending *pending = router->pending; pending; pending = next) {
+		next = pending->next;
+		if (!is_wanted(router, pending, before))
+			drop(router, pending);
+	}
+}
+
+void router_pending_merge(const struct router *router, const char *name, struct spec *spec)
+{
+	const struct router_pending *pending = find(router, name);
+
+	if (pending && pending->op == PROTOCOL_SET)
+		spec_merge(spec, &pending->spec, pending->parts);
+}
+
+/* Whether its GPU, or any, can be asked now. */
+static bool is_served(struct router *router, const struct config_vgpu *from)
+{
+	for (struct router_server *server = router->servers; server; server = server->next)
+		if (server->phase == ROUTER_READY &&
+		    (from->gpu.kind == PROTOCOL_GPU_ANY || router_server_is_of(server, &from->gpu)))
+			return true;
+	return false;
+}
+
+static void try_again(struct router *router, struct router_pending *pending)
+{
+	const struct config_vgpu *from = config_find(&router->config, pending->name);
+	struct router_vgpu *vgpu = router_vgpu_find(router, pending->name);
+	bool is_there = vgpu && vgpu->phase == ROUTER_THERE && vgpu->server->phase == ROUTER_READY;
+
+	if (pending->op == PROTOCOL_CREATE && from && !vgpu) {
+		if (is_served(router, from))
+			router_config_make(router, from);
+	} else if (!vgpu) {
+		drop(router, pending); /* it was removed by hand */
+	} else if (pending->op == PROTOCOL_SET && is_there) {
+		struct spec wanted = vgpu->spec;
+
+		spec_merge(&wanted, &pending->spec, pending->parts);
+		router_config_set(router, vgpu, &wanted);
+	} else if (pending->op == PROTOCOL_REMOVE && is_there) {
+		router_ask_own(router, PROTOCOL_REMOVE, vgpu, 0);
+	}
+}
+
+void router_pending_tick(struct router *router, uint64_t now_ns)
+{
+	struct router_pending *next;
+	uint64_t count = 0;
+
+	if (!router->pending || router->pending_ns > now_ns)
+		return;
+	for (const struct router_pending *pending = router->pending; pending; pending = pending->next)
+		count++;
+	router->pending_ns = now_ns + (1 + count / AT_A_TIME) * AGAIN_S * ROUTER_S;
+	if (!router->is_settled || router->is_making || router->reloading.ask || router_is_asking(router))
+		return;
+	for (struct router_pending *pending = router->pending; pending; pending = next) {
+		next = pending->next;
+		try_again(router, pending);
+	}
+}
+
+uint64_t router_pending_due(const struct router *router)
+{
+	return router->pending ? router->pending_ns : ROUTER_NEVER;
+}
+
+struct json_object *router_pending_json(const struct router *router)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (const struct router_pending *pending = router->pending; pending; pending = pending->next) {
+		struct json_object *entry = json_object_new_object();
+
+		json_add_text(entry, "name", pending->name);
+		json_add_text(entry, "change",
+			      pending->op == PROTOCOL_CREATE ? "create"
+			      : pending->op == PROTOCOL_SET  ? "set"
+							     : "remove");
+		json_add_text(entry, "why", pending->why);
+		json_object_array_add(list, entry);
+	}
+	return list;
+}
+
+void router_pending_free(struct router *router)
+{
+	while (router->pending)
+		drop(router, router->pending);
+}
