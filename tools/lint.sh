@@ -51,7 +51,7 @@ check_man() {
 	mandoc -T lint -W warning man/*.[158]
 }
 
-step 'rooms' tools/check-rooms.sh
+step 'modules' tools/check-modules.sh
 step 'man pages' check_man
 step 'scripts' check_shell
 step 'python' check_python
