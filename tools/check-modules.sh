@@ -43,14 +43,15 @@ may policy belfry base
 may replay policy sched belfry base
 may client belfry base
 may gpu client replay policy sched belfry warden soft/link gate rm base
-may router gpu client policy belfry soft/link base
+may router gpu client policy belfry soft/link warden base
 may metrics client base
 may cli client replay policy sched belfry soft/link soft warden gate rm base
 
 private gate/poller.h
 private warden/state.h
 private warden/proxy.h
-private warden/nv.h tests/unit/turns_road.c
+private gate/trap.h
+private warden/nv.h tests/unit/turns_buffer.c
 private warden/nvml.h tests/unit/nvml.c
 private sched/state.h
 private gpu/gpu.h
