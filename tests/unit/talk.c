@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -316,8 +317,58 @@ static void nobody_there_is_no_vgpu_of_this_name(void **state)
 	assert_int_equal(talk_once(&request, &reply, NULL, &err), -ENOENT);
 	assert_string_equal(err.text, "infer: no vGPU of this name; belfry ls lists those that are");
 	request = talk_request(PROTOCOL_RELOAD, NULL);
-	assert_int_equal(talk_once(&request, &reply, NULL, &err), -ENOENT);
+	assert_int_equal(talk_once(&request, &reply, NULL, &err), -ECONNREFUSED);
+	assert_int_equal(err.code, ECONNREFUSED);
 	assert_non_null(strstr(err.text, "no belfryd answers there"));
+	request = talk_request(PROTOCOL_CREATE, "infer");
+	assert_int_equal(talk_once(&request, &reply, NULL, &err), -ECONNREFUSED);
+	assert_non_null(strstr(err.text, "no belfryd answers there"));
+}
+
+/* A belfryd for the node may be down and have vGPUs all the same. */
+static void nobody_at_a_socket_that_was_named_is_no_belfryd(void **state)
+{
+	struct protocol_request request = talk_request(PROTOCOL_HOLD, "infer");
+	struct protocol_reply reply;
+	struct bf_error err = { 0 };
+	struct talk_way way = { .socket = "/no/such/belfryd.sock" };
+
+	(void)state;
+	assert_int_equal(talk_by(&way, &request, &reply, NULL, &err), -ECONNREFUSED);
+	assert_non_null(strstr(err.text, "no belfryd answers there"));
+}
+
+static void ignore_signal(int signal)
+{
+	(void)signal;
+}
+
+/* Every signal interrupts the wait: it must go on with what is left of the time, not with all of it. */
+static void time_limit_holds_while_signals_come(void **state)
+{
+	struct protocol_request request = talk_request(PROTOCOL_HELLO, NULL);
+	struct sigaction action = { .sa_handler = ignore_signal }, before;
+	struct itimerval often = { { 0, 5000 }, { 0, 5000 } }, never = { { 0, 0 }, { 0, 0 } };
+	struct protocol_reply reply;
+	struct bf_error err = { 0 };
+	struct talk_place place;
+	struct fake fake;
+	struct talk_way way = { .socket = place.path, .limit_ms = 200 };
+	sigset_t alarms;
+
+	(void)state;
+	assert_int_equal(talk_find(&place, &err), 0);
+	sigemptyset(&alarms);
+	sigaddset(&alarms, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarms, NULL); /* the thread of the daemon inherits this */
+	start_fake(&fake, &place, ANSWER_NEVER);
+	pthread_sigmask(SIG_UNBLOCK, &alarms, NULL);
+	sigaction(SIGALRM, &action, &before);
+	setitimer(ITIMER_REAL, &often, NULL);
+	assert_int_equal(talk_by(&way, &request, &reply, NULL, &err), -ETIMEDOUT);
+	setitimer(ITIMER_REAL, &never, NULL);
+	sigaction(SIGALRM, &before, NULL);
+	end_fake(&fake);
 }
 
 static void socket_nobody_listens_on_is_nobody(void **state)
@@ -471,6 +522,8 @@ int main(void)
 		cmocka_unit_test(daemon_that_goes_away_or_says_nothing_is_told),
 		cmocka_unit_test(daemon_that_closes_at_once_is_told),
 		cmocka_unit_test(nobody_there_is_no_vgpu_of_this_name),
+		cmocka_unit_test(nobody_at_a_socket_that_was_named_is_no_belfryd),
+		cmocka_unit_test(time_limit_holds_while_signals_come),
 		cmocka_unit_test(socket_nobody_listens_on_is_nobody),
 		cmocka_unit_test(socket_may_be_named_by_hand),
 		cmocka_unit_test(daemon_of_another_user_is_refused),
