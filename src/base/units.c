@@ -74,9 +74,10 @@ int bf_parse_size(const char *text, uint64_t *bytes, struct bf_error *err)
 	int rc = parse_decimal(text, &number, &rest);
 
 	if (rc == -EINVAL)
-		return bf_fail(err, EINVAL,
-			       "size '%s': not a positive number; write bytes or a number with K, M, G or T",
-			       text);
+		return bf_fail(
+			err, EINVAL,
+			"size '%.64s': not a positive number; write bytes or a number with K, M, G or T",
+			text);
 	if (!rc && *rest) {
 		const char *unit = strchr(units, toupper((unsigned char)*rest));
 
@@ -88,13 +89,13 @@ int bf_parse_size(const char *text, uint64_t *bytes, struct bf_error *err)
 			rest = "";
 		if (*rest)
 			return bf_fail(err, EINVAL,
-				       "size '%s': unknown unit; use K, M, G or T (powers of 1024)", text);
+				       "size '%.64s': unknown unit; use K, M, G or T (powers of 1024)", text);
 	}
 	if (!rc)
 		rc = scale(number, 1ull << shift, SIZE_MOST, bytes);
 	if (rc == -EINVAL)
-		return bf_fail(err, EINVAL, "size '%s': not a positive whole number of bytes", text);
-	return rc ? bf_fail(err, ERANGE, "size '%s': too large; the maximum is 8191T", text) : 0;
+		return bf_fail(err, EINVAL, "size '%.64s': not a positive whole number of bytes", text);
+	return rc ? bf_fail(err, ERANGE, "size '%.64s': too large; the maximum is 8191T", text) : 0;
 }
 
 int bf_parse_time(const char *text, uint64_t *us, struct bf_error *err)
@@ -106,7 +107,8 @@ int bf_parse_time(const char *text, uint64_t *us, struct bf_error *err)
 
 	if (rc == -EINVAL)
 		return bf_fail(err, EINVAL,
-			       "time '%s': not a positive number; write for example 200us, 2ms or 1s", text);
+			       "time '%.64s': not a positive number; write for example 200us, 2ms or 1s",
+			       text);
 	if (!rc && !strcmp(rest, "us"))
 		unit_us = 1;
 	else if (!rc && !strcmp(rest, "ms"))
@@ -114,13 +116,13 @@ int bf_parse_time(const char *text, uint64_t *us, struct bf_error *err)
 	else if (!rc && !strcmp(rest, "s"))
 		unit_us = 1000000;
 	else if (!rc)
-		return bf_fail(err, EINVAL, "time '%s': %s unit; use us, ms or s", text,
+		return bf_fail(err, EINVAL, "time '%.64s': %s unit; use us, ms or s", text,
 			       *rest ? "unknown" : "no");
 	if (!rc)
 		rc = scale(number, unit_us, BF_DAY_US, us);
 	if (rc == -EINVAL)
-		return bf_fail(err, EINVAL, "time '%s': not a positive whole number of microseconds", text);
-	return rc ? bf_fail(err, ERANGE, "time '%s': too long; the maximum is one day", text) : 0;
+		return bf_fail(err, EINVAL, "time '%.64s': not a positive whole number of microseconds", text);
+	return rc ? bf_fail(err, ERANGE, "time '%.64s': too long; the maximum is one day", text) : 0;
 }
 
 int bf_parse_number(const char *what, const char *text, long min, long max, long *value, struct bf_error *err)
@@ -130,7 +132,7 @@ int bf_parse_number(const char *what, const char *text, long min, long max, long
 	errno = 0;
 	*value = strtol(text, &end, 10);
 	if (!isdigit((unsigned char)*text) || *end || errno || *value < min || *value > max)
-		return bf_fail(err, EINVAL, "%s '%s': not a number from %ld to %ld", what, text, min, max);
+		return bf_fail(err, EINVAL, "%s '%.64s': not a number from %ld to %ld", what, text, min, max);
 	return 0;
 }
 

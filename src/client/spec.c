@@ -28,9 +28,10 @@ int spec_check_name(const char *name, struct bf_error *err)
 	size_t length = strlen(name);
 
 	if (!length || length > SPEC_NAME_MAX || !strchr(first, name[0]) || strspn(name, rest) != length)
-		return bf_fail(err, EINVAL,
-			       "name '%s': not a name; use 1 to 63 of a-z 0-9 . _ -, a letter or digit first",
-			       name);
+		return bf_fail(
+			err, EINVAL,
+			"name '%.64s': not a name; use 1 to 63 of a-z 0-9 . _ -, a letter or digit first",
+			name);
 	return 0;
 }
 
@@ -101,12 +102,13 @@ static int fail_time(const char *text, int why, struct bf_error *err)
 {
 	if (why == -EDOM)
 		return bf_fail(err, EINVAL,
-			       "time '%s': more than four decimals; write for example 33.3333:100", text);
+			       "time '%.64s': more than four decimals; write for example 33.3333:100", text);
 	if (why == -ERANGE)
-		return bf_fail(err, ERANGE, "time '%s': more than all of it; the most is 100:100", text);
-	return bf_fail(err, EINVAL,
-		       "time '%s': not REQUEST:LIMIT in percent of the GPU's time; write for example 40:100",
-		       text);
+		return bf_fail(err, ERANGE, "time '%.64s': more than all of it; the most is 100:100", text);
+	return bf_fail(
+		err, EINVAL,
+		"time '%.64s': not REQUEST:LIMIT in percent of the GPU's time; write for example 40:100",
+		text);
 }
 
 static int parse_time(struct spec *spec, const char *text, struct bf_error *err)
@@ -143,10 +145,11 @@ static int parse_objective(struct spec *spec, const char *text, struct bf_error 
 	rc = *text == 'p' ? parse_percent(text + 1, &percentile_ppm, &rest) : -EINVAL;
 	if (rc == -EINVAL || rc == -EDOM || (!rc && *rest != '='))
 		return bf_fail(err, EINVAL,
-			       "objective '%s': not PERCENTILE=TIME; write for example p99=2ms, or none",
+			       "objective '%.64s': not PERCENTILE=TIME; write for example p99=2ms, or none",
 			       text);
 	if (rc || percentile_ppm < PERCENTILE_LEAST_PPM || percentile_ppm > PERCENTILE_MOST_PPM)
-		return bf_fail(err, ERANGE, "objective '%s': the percentile is not from p50 to p99.99", text);
+		return bf_fail(err, ERANGE, "objective '%.64s': the percentile is not from p50 to p99.99",
+			       text);
 	rc = bf_parse_time(rest + 1, &spec->objective_us, err);
 	if (rc)
 		return rc;
@@ -161,7 +164,7 @@ static int parse_class(struct spec *spec, const char *text, struct bf_error *err
 			spec->class = i;
 			return 0;
 		}
-	return bf_fail(err, EINVAL, "class '%s': not latency or throughput", text);
+	return bf_fail(err, EINVAL, "class '%.64s': not latency or throughput", text);
 }
 
 static int parse_interleave(struct spec *spec, const char *text, struct bf_error *err)
@@ -171,13 +174,13 @@ static int parse_interleave(struct spec *spec, const char *text, struct bf_error
 			spec->interleave = i;
 			return 0;
 		}
-	return bf_fail(err, EINVAL, "interleave level '%s': not low, medium or high", text);
+	return bf_fail(err, EINVAL, "interleave level '%.64s': not low, medium or high", text);
 }
 
 static int parse_public(struct spec *spec, const char *text, struct bf_error *err)
 {
 	if (strcmp(text, "yes") && strcmp(text, "no"))
-		return bf_fail(err, EINVAL, "public '%s': not yes or no", text);
+		return bf_fail(err, EINVAL, "public '%.64s': not yes or no", text);
 	spec->is_public = !strcmp(text, "yes");
 	return 0;
 }
@@ -189,7 +192,7 @@ static int parse_domain(struct spec *spec, const char *text, struct bf_error *er
 	if (rc)
 		return bf_fail(
 			err, EINVAL,
-			"domain '%s': not a name; use 1 to 63 of a-z 0-9 . _ -, a letter or digit first",
+			"domain '%.64s': not a name; use 1 to 63 of a-z 0-9 . _ -, a letter or digit first",
 			text);
 	snprintf(spec->domain, sizeof(spec->domain), "%s", text);
 	return 0;
@@ -239,7 +242,7 @@ int spec_parse(struct spec *spec, uint32_t *parts, const char *key, const char *
 				*parts |= known[i].part;
 			return rc;
 		}
-	return bf_fail(err, EINVAL, "'%s': unknown; a vGPU has " SPEC_KEYS, key);
+	return bf_fail(err, EINVAL, "'%.64s': unknown; a vGPU has " SPEC_KEYS, key);
 }
 
 void spec_merge(struct spec *spec, const struct spec *from, uint32_t parts)
@@ -305,7 +308,7 @@ static int check_objective(const struct spec *spec, struct bf_error *err)
 	if (spec->class != SPEC_LATENCY)
 		return bf_fail(
 			err, EINVAL,
-			"objective '%s': it goes with class latency only; say class latency as well, or "
+			"objective '%.64s': it goes with class latency only; say class latency as well, or "
 			"objective none",
 			spec_format_objective(spec, text, sizeof(text)));
 	return 0;

@@ -243,8 +243,11 @@ static void error_text_is_cut_not_overrun(void **state)
 	(void)state;
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = 0;
-	assert_int_equal(bf_parse_size(text, &bytes, &err), -EINVAL);
+	assert_int_equal(bf_fail(&err, EINVAL, "%s", text), -EINVAL);
 	assert_true(strlen(err.text) == sizeof(err.text) - 1);
+	/* A long value does not displace the reason. */
+	assert_int_equal(bf_parse_size(text, &bytes, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "not a positive number"));
 	assert_int_equal(bf_fail(NULL, ENOENT, "nobody reads %d", 1), -ENOENT);
 }
 
