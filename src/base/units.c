@@ -121,7 +121,8 @@ int bf_parse_time(const char *text, uint64_t *us, struct bf_error *err)
 	if (!rc)
 		rc = scale(number, unit_us, BF_DAY_US, us);
 	if (rc == -EINVAL)
-		return bf_fail(err, EINVAL, "time '%.64s': not a positive whole number of microseconds", text);
+		return bf_fail(err, EINVAL, "time '%.64s': not a positive whole number of microseconds",
+			       text);
 	return rc ? bf_fail(err, ERANGE, "time '%.64s': too long; the maximum is one day", text) : 0;
 }
 

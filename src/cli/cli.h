@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "belfry/belfry.h"
 #include "cli/soft.h"
 #include "client/protocol.h"
 #include "client/talk.h"
@@ -40,6 +41,14 @@ int cli_soft(int argc, char **argv);
 
 /* "belfry: <why>" on stderr. */
 int cli_fail(const struct bf_error *err);
+/* Likewise, with what the client library failed with. */
+int cli_fail_library(const struct belfry *b);
+
+static inline void cli_close_library(struct belfry **b)
+{
+	belfry_close(*b);
+}
+#define cleanup_belfry __attribute__((cleanup(cli_close_library)))
 int cli_usage(const char *command, const char *why);
 int cli_bad_option(const char *command, char *const *argv); /* getopt_long has answered '?' */
 
@@ -64,6 +73,15 @@ enum { CLI_SPEC_OPTION = 256 };
 extern const char cli_spec_help[];
 int cli_spec_option(const struct option *option, struct protocol_request *request, struct bf_error *err);
 
+/* Options for the client library, in the order given. */
+enum { CLI_OPTIONS_MAX = 64 };
+struct cli_options {
+	size_t count; /* pairs */
+	const char
+		*words[2 * (CLI_OPTIONS_MAX + 1) + 1]; /* one pair more than the library takes: it says so */
+};
+void cli_options_add(struct cli_options *options, const char *key, const char *value);
+
 /* A connection to belfryd, which is started if it is not there and may be. */
 int cli_reach(struct talk_place *place, struct bf_error *err);
 /* The GPU that was meant, for a request to the belfryd there; the user's software GPU is started if it is that one. */
@@ -76,10 +94,15 @@ int cli_ask(int *sock, struct talk_place *place, const struct protocol_request *
 	    struct protocol_reply *reply, struct bf_error *err);
 
 /* The common shape of hold, open, stop, resume and rm: one request about one vGPU, and how long it took. */
+struct cli_order_args {
+	uint64_t for_us; /* --for */
+	unsigned flags;	 /* --force: BELFRY_FORCE */
+	bool is_json, is_verbose;
+};
 struct cli_order {
 	const char *command, *done; /* "stop", "stopped" */
 	const char *help;
-	enum protocol_op op;
+	int (*carry_out)(struct belfry *b, const char *name, const struct cli_order_args *args);
 	bool takes_time;  /* --for TIME */
 	bool takes_force; /* --force */
 	bool takes_many;  /* vGPUs: each is tried, whatever became of those before it */

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/own.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "base/users.h"
@@ -14,6 +13,12 @@ int cli_fail(const struct bf_error *err)
 	char text[sizeof(err->text) + BF_USER_ROOM];
 
 	fprintf(stderr, "belfry: %s\n", bf_name_users(err->text, text, sizeof(text)));
+	return CLI_FAILED;
+}
+
+int cli_fail_library(const struct belfry *b)
+{
+	fprintf(stderr, "belfry: %s\n", belfry_error(b));
 	return CLI_FAILED;
 }
 
@@ -74,8 +79,16 @@ int cli_spec_option(const struct option *option, struct protocol_request *reques
 	return spec_parse(&request->spec, &request->parts, option->name, optarg ? optarg : "yes", err);
 }
 
-static int parse_order(int argc, char **argv, const struct cli_order *order, struct protocol_request *request,
-		       bool *is_json, bool *is_verbose)
+void cli_options_add(struct cli_options *options, const char *key, const char *value)
+{
+	if (options->count > CLI_OPTIONS_MAX)
+		return;
+	options->words[2 * options->count] = key;
+	options->words[2 * options->count + 1] = value;
+	options->count++;
+}
+
+static int parse_order(int argc, char **argv, const struct cli_order *order, struct cli_order_args *args)
 {
 	static const struct option long_options[] = {
 		{ "for", required_argument, NULL, 'f' }, { "force", no_argument, NULL, 'F' },
@@ -90,19 +103,19 @@ static int parse_order(int argc, char **argv, const struct cli_order *order, str
 		case 'f':
 			if (!order->takes_time)
 				return cli_usage(order->command, "--for is an option of hold") + 1;
-			if (bf_parse_time(optarg, &request->for_us, &err))
+			if (bf_parse_time(optarg, &args->for_us, &err))
 				return cli_usage(order->command, err.text) + 1;
 			break;
 		case 'F':
 			if (!order->takes_force)
 				return cli_usage(order->command, "--force is an option of rm") + 1;
-			request->flags |= PROTOCOL_FORCE;
+			args->flags |= BELFRY_FORCE;
 			break;
 		case 'j':
-			*is_json = true;
+			args->is_json = true;
 			break;
 		case 'v':
-			*is_verbose = true;
+			args->is_verbose = true;
 			break;
 		case 'h':
 			fputs(order->help, stdout);
@@ -117,34 +130,30 @@ static int parse_order(int argc, char **argv, const struct cli_order *order, str
 	       1;
 }
 
-static int order_one(const struct cli_order *order, const char *name, struct protocol_request *request,
-		     bool is_json, bool is_verbose)
+static int order_one(struct belfry *b, const struct cli_order *order, const char *name,
+		     const struct cli_order_args *args)
 {
-	struct protocol_reply reply;
-	struct bf_error err = { 0 };
-
-	if (spec_check_name(name, &err))
-		return cli_fail(&err);
-	snprintf(request->name, sizeof(request->name), "%s", name);
-	if (talk_once(request, &reply, NULL, &err))
-		return cli_fail(&err);
-	if (is_json)
-		printf("{\"name\": \"%s\", \"us\": %.1f}\n", request->name, (double)reply.took_ns / 1000);
-	else if (is_verbose)
-		printf("%s %s in %.0f us\n", request->name, order->done, (double)reply.took_ns / 1000);
+	if (order->carry_out(b, name, args))
+		return cli_fail_library(b);
+	if (args->is_json)
+		printf("{\"name\": \"%s\", \"us\": %.1f}\n", name, (double)belfry_took_ns(b) / 1000);
+	else if (args->is_verbose)
+		printf("%s %s in %.0f us\n", name, order->done, (double)belfry_took_ns(b) / 1000);
 	return CLI_OK;
 }
 
 int cli_order(int argc, char **argv, const struct cli_order *order)
 {
-	struct protocol_request request = talk_request(order->op, NULL);
-	bool is_json = false, is_verbose = false;
-	int rc = parse_order(argc, argv, order, &request, &is_json, &is_verbose), status = CLI_OK;
+	struct cli_order_args args = { .for_us = 0 };
+	int rc = parse_order(argc, argv, order, &args), status = CLI_OK;
+	cleanup_belfry struct belfry *b = NULL;
 
 	if (rc)
 		return rc - 1;
+	if (belfry_open(&b, NULL))
+		return cli_fail_library(b);
 	for (; optind < argc; optind++)
-		if (order_one(order, argv[optind], &request, is_json, is_verbose))
+		if (order_one(b, order, argv[optind], &args))
 			status = CLI_FAILED;
 	return status;
 }

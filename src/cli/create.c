@@ -27,25 +27,25 @@ static const struct option long_options[] = { CLI_SPEC_OPTIONS,
 					      { NULL, 0, NULL, 0 } };
 
 struct create {
-	struct protocol_request request;
+	struct cli_options options;
+	const char *name;
 	struct cli_gpu which;
+	struct protocol_gpu gpu;
+	char gpu_name[16], owner[16];
 	char *const *argv;
 	bool is_json;
 };
 
-static int parse_owner(const char *text, uint32_t *owner, struct bf_error *err)
+/* As a number, which is what the client library takes. */
+static int parse_owner(const char *text, char *owner, size_t room, struct bf_error *err)
 {
 	const struct passwd *user = getpwnam(text);
-	long number;
+	long number = 0;
 
-	if (user) {
-		*owner = user->pw_uid;
-		return 0;
-	}
-	if (bf_parse_number("--owner", text, 0, (long)UINT32_MAX - 1, &number, NULL))
+	if (!user && bf_parse_number("--owner", text, 0, (long)UINT32_MAX - 1, &number, NULL))
 		return bf_fail(err, ENOENT,
 			       "--owner '%.40s': there is no such user; write a name or a number", text);
-	*owner = (uint32_t)number;
+	snprintf(owner, room, "%ld", user ? (long)user->pw_uid : number);
 	return 0;
 }
 
@@ -55,23 +55,36 @@ static int take_option(struct create *create, int option, int index, struct bf_e
 
 	switch (option) {
 	case CLI_SPEC_OPTION:
-		return cli_spec_option(&long_options[index], &create->request, err);
+		cli_options_add(&create->options, long_options[index].name, optarg ? optarg : "yes");
+		return 0;
 	case 'g':
 		return cli_gpu_parse(optarg, &create->which, err);
 	case 's':
 		return cli_gpu_parse_soft(optarg, &create->which, err);
 	case 'a':
-		create->request.flags |= PROTOCOL_ANY_DRIVER;
+		cli_options_add(&create->options, "any-driver", "yes");
 		return 0;
 	case 'o':
-		create->request.flags |= PROTOCOL_OWNER;
-		return parse_owner(optarg, &create->request.owner, err);
+		cli_options_add(&create->options, "owner", create->owner);
+		return parse_owner(optarg, create->owner, sizeof(create->owner), err);
 	case 'j':
 		create->is_json = true;
 		return 0;
 	default:
 		return bf_fail(err, EINVAL, "%s", bf_bad_option(create->argv, bad, sizeof(bad)));
 	}
+}
+
+static int check(int argc, char **argv, struct create *create)
+{
+	cleanup_belfry struct belfry *b = NULL;
+
+	if (belfry_open(&b, NULL))
+		return cli_fail_library(b) + 1;
+	create->name = optind + 1 == argc ? argv[optind] : NULL;
+	if (belfry_vgpu_check(b, create->name, create->options.words, 0))
+		return cli_usage("create", belfry_error(b)) + 1;
+	return create->name ? 0 : cli_usage("create", "give the name of one vGPU") + 1;
 }
 
 /* 0, or an exit status plus 1 so that --help can end well. */
@@ -92,30 +105,58 @@ static int parse(int argc, char **argv, struct create *create)
 		if (take_option(create, option, index, &err))
 			return cli_usage("create", err.text) + 1;
 	}
-	if (optind + 1 != argc)
-		return cli_usage("create", "give the name of one vGPU") + 1;
-	if (spec_check_name(argv[optind], &err) || spec_check(&create->request.spec, &err))
-		return cli_usage("create", err.text) + 1;
-	snprintf(create->request.name, sizeof(create->request.name), "%s", argv[optind]);
+	return check(argc, argv, create);
+}
+
+/* The GPU that was meant, for the client library. */
+static int add_gpu(struct create *create, const struct talk_place *place, struct bf_error *err)
+{
+	int rc = cli_gpu_request(&create->which, place, &create->gpu, err);
+
+	if (rc || create->gpu.kind == PROTOCOL_GPU_ANY)
+		return rc;
+	cli_options_add(&create->options, "gpu",
+			protocol_gpu_name(&create->gpu, create->gpu_name, sizeof(create->gpu_name)));
+	if (create->gpu.folder[0])
+		cli_options_add(&create->options, "folder", create->gpu.folder);
 	return 0;
+}
+
+/* A private belfryd may exit between its start and the request; then another one is started. */
+static bool has_exited(const struct talk_place *place, int rc)
+{
+	return place->is_private && (rc == -EAGAIN || rc == -ECONNREFUSED);
+}
+
+static int make(struct create *create)
+{
+	enum { TIMES = 5 };
+
+	for (int i = 1;; i++) {
+		cleanup_belfry struct belfry *b = NULL;
+		struct bf_error err = { 0 };
+		struct talk_place place;
+		cleanup_close int sock = cli_reach(&place, &err);
+		char *json = NULL;
+		int rc;
+
+		if (sock < 0 || (i == 1 && add_gpu(create, &place, &err)))
+			return cli_fail(&err);
+		rc = belfry_open(&b, place.path);
+		if (!rc)
+			rc = belfry_vgpu_create(b, create->name, create->options.words, &json);
+		if (!rc && create->is_json)
+			puts(json);
+		belfry_free(json);
+		if (!rc || !has_exited(&place, rc) || i == TIMES)
+			return rc ? cli_fail_library(b) : CLI_OK;
+	}
 }
 
 int cli_create(int argc, char **argv)
 {
-	struct create create = { .request = talk_request(PROTOCOL_CREATE, NULL) };
+	struct create create = { .name = NULL };
 	int status = parse(argc, argv, &create);
-	struct protocol_reply reply;
-	struct talk_place place;
-	struct bf_error err = { 0 };
 
-	if (status)
-		return status - 1;
-	cleanup_close int sock = cli_reach(&place, &err);
-	if (sock < 0 || cli_gpu_request(&create.which, &place, &create.request.gpu, &err) ||
-	    cli_ask(&sock, &place, &create.request, &reply, &err))
-		return cli_fail(&err);
-	if (create.is_json)
-		printf("{\"name\": \"%s\", \"gpu\": \"%s%u\"}\n", create.request.name,
-		       reply.gpu.kind == PROTOCOL_GPU_SOFT ? "soft:" : "", reply.gpu.index);
-	return CLI_OK;
+	return status ? status - 1 : make(&create);
 }

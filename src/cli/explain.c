@@ -49,26 +49,11 @@ static void print(struct json_object *answer)
 	print_text(why);
 }
 
-int cli_explain(int argc, char **argv)
+static int show(const char *body, const char *name, bool is_json)
 {
-	struct protocol_request request;
-	struct protocol_reply reply;
-	struct json_object *answer;
+	struct json_object *answer = json_tokener_parse(body);
 	struct bf_error err = { 0 };
-	cleanup_free char *body = NULL;
-	bool is_json = false;
-	int rc = cli_parse_json(argc, argv, help_text, 1, &is_json);
 
-	if (rc)
-		return rc - 1;
-	if (optind == argc)
-		return cli_usage("explain", "give the name of one vGPU");
-	if (spec_check_name(argv[optind], &err))
-		return cli_fail(&err);
-	request = talk_request(PROTOCOL_EXPLAIN, argv[optind]);
-	if (talk_once(&request, &reply, &body, &err))
-		return cli_fail(&err);
-	answer = body ? json_tokener_parse(body) : NULL;
 	if (!json_object_is_type(report_at(answer, "text"), json_type_string)) {
 		json_object_put(answer);
 		bf_fail(&err, EPROTO, "belfryd's answer makes no sense; restart it");
@@ -81,4 +66,22 @@ int cli_explain(int argc, char **argv)
 		print(answer);
 	json_object_put(answer);
 	return CLI_OK;
+}
+
+int cli_explain(int argc, char **argv)
+{
+	cleanup_belfry struct belfry *b = NULL;
+	char *body = NULL;
+	bool is_json = false;
+	int rc = cli_parse_json(argc, argv, help_text, 1, &is_json);
+
+	if (rc)
+		return rc - 1;
+	if (optind == argc)
+		return cli_usage("explain", "give the name of one vGPU");
+	if (belfry_open(&b, NULL) || belfry_vgpu_explain(b, argv[optind], &body))
+		return cli_fail_library(b);
+	rc = show(body, argv[optind], is_json);
+	belfry_free(body);
+	return rc;
 }

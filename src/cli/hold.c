@@ -1,11 +1,16 @@
 #include "cli/cli.h"
 
+static int hold_vgpu(struct belfry *b, const char *name, const struct cli_order_args *args)
+{
+	return belfry_vgpu_hold(b, name, args->for_us);
+}
+
 int cli_hold(int argc, char **argv)
 {
 	static const struct cli_order order = {
 		.command = "hold",
 		.done = "held",
-		.op = PROTOCOL_HOLD,
+		.carry_out = hold_vgpu,
 		.takes_time = true,
 		.help = "usage: belfry hold [--for TIME] [-v] [--json] NAME\n"
 			"\n"
@@ -20,12 +25,18 @@ int cli_hold(int argc, char **argv)
 	return cli_order(argc, argv, &order);
 }
 
+static int open_vgpu(struct belfry *b, const char *name, const struct cli_order_args *args)
+{
+	(void)args;
+	return belfry_vgpu_open(b, name);
+}
+
 int cli_open(int argc, char **argv)
 {
 	static const struct cli_order order = {
 		.command = "open",
 		.done = "open",
-		.op = PROTOCOL_OPEN,
+		.carry_out = open_vgpu,
 		.help = "usage: belfry open [-v] [--json] NAME\n"
 			"\n"
 			"Open the gate of vGPU NAME: what was held goes to the GPU at once.\n",

@@ -144,7 +144,7 @@ int policy_args_request(const struct policy_args *args, struct protocol_request 
 	if (args->vgpu) {
 		snprintf(request->name, sizeof(request->name), "%s", args->vgpu);
 		if (!args->is_gpu_said)
-			return report_check_place(err);
+			return 0;
 	}
 	return report_choose(&args->which, &request->gpu, err);
 }

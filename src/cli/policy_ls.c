@@ -121,7 +121,7 @@ static int add_all(struct json_object *to, struct bf_error *err)
 	     json_object_is_type(gpus, json_type_array) && i < json_object_array_length(gpus) && !rc; i++) {
 		struct protocol_request request = talk_request(PROTOCOL_POLICY_LIST, NULL);
 
-		request.gpu = report_gpu(json_object_array_get_idx(gpus, i));
+		request.gpu = gather_gpu(json_object_array_get_idx(gpus, i));
 		rc = add(to, &request, err);
 	}
 	json_object_put(hello);

@@ -10,17 +10,15 @@ static const char help_text[] =
 
 int cli_reload(int argc, char **argv)
 {
-	struct protocol_request request = talk_request(PROTOCOL_RELOAD, NULL);
-	struct protocol_reply reply;
-	struct bf_error err = { 0 };
+	cleanup_belfry struct belfry *b = NULL;
 	bool is_json = false;
 	int rc = cli_parse_json(argc, argv, help_text, 0, &is_json);
 
 	if (rc)
 		return rc - 1;
-	if (talk_once(&request, &reply, NULL, &err))
-		return cli_fail(&err);
+	if (belfry_open(&b, NULL) || belfry_reload(b))
+		return cli_fail_library(b);
 	if (is_json)
-		printf("{\"us\": %.1f}\n", (double)reply.took_ns / 1000);
+		printf("{\"us\": %.1f}\n", (double)belfry_took_ns(b) / 1000);
 	return CLI_OK;
 }

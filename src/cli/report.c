@@ -1,7 +1,6 @@
 #include "cli/report.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,26 +10,7 @@
 #include "base/own.h"
 #include "base/text.h"
 #include "base/users.h"
-#include "client/talk.h"
-
-struct json_object *report_at(struct json_object *from, const char *path)
-{
-	char key[32];
-
-	while (from && *path) {
-		size_t length = strcspn(path, ".");
-
-		if (length >= sizeof(key))
-			return NULL;
-		memcpy(key, path, length);
-		key[length] = 0;
-		path += length + (path[length] == '.');
-		if (!json_object_is_type(from, json_type_object) ||
-		    !json_object_object_get_ex(from, key, &from))
-			return NULL;
-	}
-	return from;
-}
+#include "cli/cli.h"
 
 int64_t report_number(struct json_object *from, const char *path)
 {
@@ -40,13 +20,6 @@ int64_t report_number(struct json_object *from, const char *path)
 double report_real(struct json_object *from, const char *path)
 {
 	return json_object_get_double(report_at(from, path));
-}
-
-const char *report_text(struct json_object *from, const char *path, const char *otherwise)
-{
-	struct json_object *at = report_at(from, path);
-
-	return json_object_is_type(at, json_type_string) ? json_object_get_string(at) : otherwise;
 }
 
 static uint32_t to_ppm(double part)
@@ -67,78 +40,32 @@ const char *report_user(struct json_object *vgpu, char *to, size_t room)
 	return bf_user_text((uid_t)report_number(vgpu, "owner"), to, room);
 }
 
-static int by_name(const void *a, const void *b)
-{
-	struct json_object *const *one = a, *const *other = b;
-
-	return strcmp(report_text(*one, "name", ""), report_text(*other, "name", ""));
-}
-
 void report_print(struct json_object *top)
 {
 	puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
 							 JSON_C_TO_STRING_NOSLASHESCAPE));
 }
 
-struct protocol_gpu report_gpu(struct json_object *gpu)
+/* belfryd and the GPU servers know users by number: they do not wait for a name service. */
+static void name_user(struct json_object *from)
 {
-	bool is_soft = !strcmp(report_text(gpu, "kind", "nv"), "soft");
-	struct protocol_gpu to = { .kind = is_soft ? PROTOCOL_GPU_SOFT : PROTOCOL_GPU_NV,
-				   .index = (uint32_t)report_number(gpu, "index") };
-
-	snprintf(to.folder, sizeof(to.folder), "%s", report_text(gpu, "folder", ""));
-	return to;
-}
-
-/* The body of an answer, as JSON. */
-static int ask(const struct protocol_request *request, struct json_object **answer, struct bf_error *err)
-{
-	struct protocol_reply reply;
-	cleanup_free char *body = NULL;
-	int rc = talk_once(request, &reply, &body, err);
-
-	*answer = NULL;
-	if (rc)
-		return rc;
-	*answer = body ? json_tokener_parse(body) : NULL;
-	if (json_object_is_type(*answer, json_type_object))
-		return 0;
-	json_object_put(*answer);
-	*answer = NULL;
-	return bf_fail(err, EPROTO, "belfryd's answer makes no sense; restart it");
-}
-
-static bool nobody_is_there(int rc)
-{
-	return rc == -ENOENT || rc == -ECONNREFUSED;
-}
-
-int report_check_place(struct bf_error *err)
-{
-	struct talk_place place;
-	cleanup_close int sock = -1;
-	int rc = talk_find(&place, err);
-
-	if (rc)
-		return rc;
-	sock = talk_connect(&place, err);
-	return sock >= 0 || (place.is_private && nobody_is_there(sock)) ? 0 : sock;
+	if (json_object_is_type(report_at(from, "daemon"), json_type_object))
+		json_add_text(report_at(from, "daemon"), "user",
+			      bf_user_name((uid_t)report_number(from, "daemon.uid")));
 }
 
 int report_hello(struct json_object **hello, struct bf_error *err)
 {
-	struct protocol_request request = talk_request(PROTOCOL_HELLO, NULL);
+	const struct talk_way usual = { .socket = NULL };
 	struct talk_place place;
 	int rc = talk_find(&place, err);
 
 	*hello = NULL;
 	if (rc)
 		return rc;
-	rc = ask(&request, hello, err);
-	if (!rc && json_object_is_type(report_at(*hello, "daemon"), json_type_object))
-		json_add_text(report_at(*hello, "daemon"), "user",
-			      bf_user_name((uid_t)report_number(*hello, "daemon.uid")));
-	return place.is_private && nobody_is_there(rc) ? 0 : rc;
+	rc = gather_hello(&usual, hello, err);
+	name_user(*hello);
+	return place.is_private && rc == -ECONNREFUSED ? 0 : rc;
 }
 
 /* What --soft name= would find it by; NULL: it is another user's, or lies elsewhere. */
@@ -213,7 +140,7 @@ int report_choose(const struct cli_gpu *which, struct protocol_gpu *gpu, struct 
 	gpus = report_at(hello, "gpus");
 	for (size_t i = 0; json_object_is_type(gpus, json_type_array) && i < json_object_array_length(gpus);
 	     i++) {
-		struct protocol_gpu one = report_gpu(json_object_array_get_idx(gpus, i));
+		struct protocol_gpu one = gather_gpu(json_object_array_get_idx(gpus, i));
 
 		if (is_meant(which, &one))
 			add_choice(&choice, which, &one, gpu);
@@ -228,78 +155,17 @@ int report_choose(const struct cli_gpu *which, struct protocol_gpu *gpu, struct 
 	return 0;
 }
 
-/* Every key of `from` that `to` has not, or has otherwise. */
-static void merge(struct json_object *to, struct json_object *from)
+static struct json_object *empty_report(void)
 {
-	struct json_object_iterator at = json_object_iter_begin(from), end = json_object_iter_end(from);
+	struct json_object *top = json_object_new_object();
 
-	for (; !json_object_iter_equal(&at, &end); json_object_iter_next(&at))
-		json_add(to, json_object_iter_peek_name(&at),
-			 json_object_get(json_object_iter_peek_value(&at)));
+	json_add(top, "daemon", NULL);
+	json_add(top, "gpus", json_object_new_array());
+	json_add(top, "vgpus", json_object_new_array());
+	json_add(top, "pending", json_object_new_array());
+	return top;
 }
 
-/* One GPU's report into the lists. `gpu` is what is known of the GPU already. */
-static int add_report(struct json_object *top, struct json_object *gpu,
-		      const struct protocol_request *request, struct bf_error *err)
-{
-	struct json_object *report, *vgpus, *to = report_at(top, "vgpus");
-	int rc = ask(request, &report, err);
-
-	if (rc)
-		return rc;
-	if (json_object_is_type(report_at(report, "gpu"), json_type_object))
-		merge(gpu, report_at(report, "gpu"));
-	vgpus = report_at(report, "vgpus");
-	if (json_object_is_type(vgpus, json_type_array))
-		for (size_t i = 0; i < json_object_array_length(vgpus); i++)
-			json_object_array_add(to, json_object_get(json_object_array_get_idx(vgpus, i)));
-	json_object_put(report);
-	return 0;
-}
-
-static int add_all(struct json_object *top, struct json_object *hello, struct bf_error *err)
-{
-	struct json_object *gpus = report_at(hello, "gpus");
-	struct bf_error theirs = { 0 };
-	int rc = 0, this;
-
-	if (!json_object_is_type(gpus, json_type_array))
-		return 0;
-	for (size_t i = 0; i < json_object_array_length(gpus); i++) {
-		struct json_object *gpu = json_object_array_get_idx(gpus, i);
-		struct protocol_request request = talk_request(PROTOCOL_REPORT, NULL);
-
-		request.gpu = report_gpu(gpu);
-		json_object_array_add(report_at(top, "gpus"), json_object_get(gpu));
-		this = add_report(top, gpu, &request, &theirs);
-		/* One may have ended between the listing and the asking. */
-		if (!this || this == -ENOENT || this == -ECONNREFUSED || rc)
-			continue;
-		if (this == -ETIMEDOUT) /* belfryd has just answered */
-			rc = bf_fail(err, ETIMEDOUT,
-				     "GPU %s: its server, process %" PRId64
-				     ", does not answer; see the log of belfryd",
-				     report_text(gpu, "gpu", "?"), report_number(gpu, "server_pid"));
-		else
-			rc = bf_fail(err, theirs.code, "%s", theirs.text);
-	}
-	return rc;
-}
-
-static int add_one(struct json_object *top, const char *name, struct bf_error *err)
-{
-	struct protocol_request request = talk_request(PROTOCOL_REPORT, name);
-	struct json_object *gpu = json_object_new_object();
-	int rc = add_report(top, gpu, &request, err);
-
-	if (rc)
-		json_object_put(gpu);
-	else
-		json_object_array_add(report_at(top, "gpus"), gpu);
-	return rc;
-}
-
-/* belfryd knows numbers: it does not wait for a name service. */
 static void name_owners(struct json_object *vgpus)
 {
 	for (size_t i = 0; i < json_object_array_length(vgpus); i++) {
@@ -340,27 +206,19 @@ void report_print_pending(struct json_object *from)
 
 int report_gather(const char *name, struct json_object **top, struct bf_error *err)
 {
-	struct json_object *hello;
-	int rc;
+	cleanup_belfry struct belfry *b = NULL;
+	char *text = NULL;
+	int rc = belfry_open(&b, NULL);
 
-	*top = json_object_new_object();
-	json_add(*top, "daemon", NULL);
-	json_add(*top, "gpus", json_object_new_array());
-	json_add(*top, "vgpus", json_object_new_array());
-	json_add(*top, "pending", json_object_new_array());
-	rc = report_hello(&hello, err);
+	if (!rc)
+		rc = belfry_report(b, name, &text);
 	if (rc)
-		return rc;
-	if (!hello && !name)
-		return bf_fail(err, ENOENT, "no belfryd runs; belfry create and belfry run start one");
-	json_add(*top, "daemon", json_object_get(report_at(hello, "daemon")));
-	if (report_at(hello, "failed"))
-		json_add(*top, "failed", json_object_get(report_at(hello, "failed")));
-	if (json_object_is_type(report_at(hello, "pending"), json_type_array))
-		json_add(*top, "pending", json_object_get(report_at(hello, "pending")));
-	rc = name ? add_one(*top, name, err) : add_all(*top, hello, err);
-	json_object_array_sort(report_at(*top, "vgpus"), by_name);
+		bf_fail(err, -rc, "%s", belfry_error(b));
+	*top = text ? json_tokener_parse(text) : NULL;
+	if (!*top)
+		*top = empty_report();
+	belfry_free(text);
+	name_user(*top);
 	name_owners(report_at(*top, "vgpus"));
-	json_object_put(hello);
 	return rc;
 }

@@ -1,11 +1,16 @@
 #include "cli/cli.h"
 
+static int remove_vgpu(struct belfry *b, const char *name, const struct cli_order_args *args)
+{
+	return belfry_vgpu_remove(b, name, args->flags);
+}
+
 int cli_rm(int argc, char **argv)
 {
 	static const struct cli_order order = {
 		.command = "rm",
 		.done = "removed",
-		.op = PROTOCOL_REMOVE,
+		.carry_out = remove_vgpu,
 		.takes_force = true,
 		.takes_many = true,
 		.help = "usage: belfry rm [--force] [-v] [--json] NAME...\n"

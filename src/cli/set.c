@@ -24,9 +24,8 @@ int cli_set(int argc, char **argv)
 						      { "json", no_argument, NULL, 'j' },
 						      { "help", no_argument, NULL, 'h' },
 						      { NULL, 0, NULL, 0 } };
-	struct protocol_request request = talk_request(PROTOCOL_SET, NULL);
-	struct protocol_reply reply;
-	struct bf_error err = { 0 };
+	struct cli_options options = { .count = 0 };
+	cleanup_belfry struct belfry *b = NULL;
 	bool is_json = false;
 	int index = 0;
 
@@ -34,8 +33,7 @@ int cli_set(int argc, char **argv)
 	for (int option; (option = getopt_long(argc, argv, "h", long_options, &index)) != -1;)
 		switch (option) {
 		case CLI_SPEC_OPTION:
-			if (cli_spec_option(&long_options[index], &request, &err))
-				return cli_usage("set", err.text);
+			cli_options_add(&options, long_options[index].name, optarg ? optarg : "yes");
 			break;
 		case 'j':
 			is_json = true;
@@ -46,16 +44,17 @@ int cli_set(int argc, char **argv)
 		default:
 			return cli_bad_option("set", argv);
 		}
+	if (belfry_open(&b, NULL))
+		return cli_fail_library(b);
+	if (options.count && belfry_vgpu_check(b, NULL, options.words, BELFRY_SET))
+		return cli_usage("set", belfry_error(b));
 	if (optind + 1 != argc)
 		return cli_usage("set", "give the name of one vGPU");
-	if (!request.parts)
+	if (!options.count)
 		return cli_usage("set", "nothing to change was given");
-	if (spec_check_name(argv[optind], &err))
-		return cli_fail(&err);
-	snprintf(request.name, sizeof(request.name), "%s", argv[optind]);
-	if (talk_once(&request, &reply, NULL, &err))
-		return cli_fail(&err);
+	if (belfry_vgpu_set(b, argv[optind], options.words))
+		return cli_fail_library(b);
 	if (is_json)
-		printf("{\"name\": \"%s\", \"us\": %.1f}\n", request.name, (double)reply.took_ns / 1000);
+		printf("{\"name\": \"%s\", \"us\": %.1f}\n", argv[optind], (double)belfry_took_ns(b) / 1000);
 	return CLI_OK;
 }

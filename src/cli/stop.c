@@ -1,11 +1,17 @@
 #include "cli/cli.h"
 
+static int stop_vgpu(struct belfry *b, const char *name, const struct cli_order_args *args)
+{
+	(void)args;
+	return belfry_vgpu_stop(b, name);
+}
+
 int cli_stop(int argc, char **argv)
 {
 	static const struct cli_order order = {
 		.command = "stop",
 		.done = "stopped",
-		.op = PROTOCOL_STOP,
+		.carry_out = stop_vgpu,
 		.help = "usage: belfry stop [-v] [--json] NAME\n"
 			"\n"
 			"Stop everything vGPU NAME runs on the GPU, in the middle of a kernel if need be. Nothing is\n"
@@ -18,12 +24,18 @@ int cli_stop(int argc, char **argv)
 	return cli_order(argc, argv, &order);
 }
 
+static int resume_vgpu(struct belfry *b, const char *name, const struct cli_order_args *args)
+{
+	(void)args;
+	return belfry_vgpu_resume(b, name);
+}
+
 int cli_resume(int argc, char **argv)
 {
 	static const struct cli_order order = {
 		.command = "resume",
 		.done = "resumed",
-		.op = PROTOCOL_RESUME,
+		.carry_out = resume_vgpu,
 		.help = "usage: belfry resume [-v] [--json] NAME\n"
 			"\n"
 			"Let vGPU NAME run again after belfry stop.\n",

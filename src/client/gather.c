@@ -181,6 +181,10 @@ static int begin(struct json_object *hello, struct json_object **top, struct bf_
 	json_add(*top, "vgpus", json_object_new_array());
 	if (gather_at(hello, "failed"))
 		json_add(*top, "failed", json_object_get(gather_at(hello, "failed")));
+	json_add(*top, "pending",
+		 json_object_is_type(gather_at(hello, "pending"), json_type_array)
+			 ? json_object_get(gather_at(hello, "pending"))
+			 : json_object_new_array());
 	if (gather_at(*top, "gpus") && gather_at(*top, "vgpus"))
 		return 0;
 	json_object_put(*top);
