@@ -43,12 +43,12 @@ check_shell() {
 }
 
 check_python() {
-	find tools tests bench -name '*.py' -print0 |
+	find tools tests bench contrib -name '*.py' -print0 |
 		xargs -0 -r -n 1 python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])'
 }
 
 check_man() {
-	mandoc -T lint -W warning man/*.[158]
+	mandoc -T lint -W warning man/*.[1358]
 }
 
 step 'modules' tools/check-modules.sh
