@@ -6,5 +6,5 @@ format=clang-format
 if command -v clang-format-14 >/dev/null; then
 	format=clang-format-14
 fi
-find src include tests bench policies probes -name '*.[ch]' -print0 2>/dev/null |
+find src include tests bench examples policies probes -name '*.[ch]' -print0 2>/dev/null |
 	xargs -0 -r "$format" --style=file "$@"

@@ -23,9 +23,11 @@ copy_programs() {
 }
 
 # The software GPU's parts and the policies are beside belfry.
-mkdir -p "$dist/bin/soft" "$dist/bin/policies" "$dist/include/belfry" "$dist/demo"
+mkdir -p "$dist/bin/soft" "$dist/bin/policies" "$dist/include/belfry" "$dist/lib" "$dist/python" "$dist/demo"
 cp "$build"/policies/*.bpf.o "$dist/bin/policies/"
-cp include/belfry/policy.h "$dist/include/belfry/"
+cp include/belfry/policy.h include/belfry/belfry.h "$dist/include/belfry/"
+find "$build/src/client" -maxdepth 1 -name 'libbelfry.so*' ! -type d -exec cp -P {} "$dist/lib/" \;
+cp contrib/python/belfry.py "$dist/python/"
 cp "$build/belfry" "$build/belfryd" "$build/belfry-soft" "$dist/bin/"
 cp "$build/src/soft/cuda/libcuda.so.1" "$dist/bin/soft/"
 cp "$build/demo/belfry-demo" "$build/demo/belfry-demo-view" demo/kernels.ptx demo/kernels.cu "$dist/demo/"
@@ -33,11 +35,11 @@ copy_programs tests/gpu
 copy_programs tests/attacks
 copy_programs bench
 cp "$build"/bench/*.bpf.o "$dist/bench/"
-cp man/*.[158] "$dist/man/"
+cp man/*.[1358] "$dist/man/"
 cp -R README.md LICENSE CHANGELOG.md CONTRIBUTING.md docs "$dist/"
 
 status=0
-for program in "$dist"/bin/* "$dist"/bin/soft/* "$dist"/demo/* "$dist"/tests/gpu/* "$dist"/tests/attacks/* "$dist"/bench/*; do
+for program in "$dist"/bin/* "$dist"/bin/soft/* "$dist"/lib/* "$dist"/demo/* "$dist"/tests/gpu/* "$dist"/tests/attacks/* "$dist"/bench/*; do
 	[ -f "$program" ] || continue
 	case $program in *.bpf.o) continue ;; esac # for the kernel
 	[ "$(head -c 4 "$program" | tail -c 3 | tr -d '\0')" = ELF ] || continue

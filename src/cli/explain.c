@@ -59,7 +59,7 @@ static int show(const char *body, const char *name, bool is_json)
 		bf_fail(&err, EPROTO, "belfryd's answer makes no sense; restart it");
 		return cli_fail(&err);
 	}
-	add_more(answer, argv[optind]);
+	add_more(answer, name);
 	if (is_json)
 		report_print(answer);
 	else
