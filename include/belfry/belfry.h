@@ -18,6 +18,7 @@
  *   -ECONNREFUSED      no belfryd runs there
  *   -ETIMEDOUT         belfryd did not answer in time; it may still carry out what was asked
  *   -EPROTO            belfryd is of another release, or what answered is not belfryd
+ *   -ENOMEM            there is no memory
  *
  * Data is returned as JSON text in UTF-8, with the keys of `belfry stats --json`: a new key breaks no program. The caller
  * frees the text with belfry_free().
@@ -31,8 +32,8 @@
  * A handle keeps no connection between calls: each call connects anew. So a handle remains usable when belfryd is restarted,
  * and after fork(). A handle must be used by one thread at a time; different handles are independent, as the library has no
  * state outside of them. The library never exits, prints, forks, or changes signals or the locale. It raises no SIGPIPE, and
- * its descriptors are close-on-exec. It reads BELFRY_SOCKET, BELFRY_RUNTIME_DIR and XDG_RUNTIME_DIR with getenv(), where
- * belfry_open() was given no socket.
+ * its descriptors are close-on-exec. Where belfry_open() was given no socket, each call reads BELFRY_SOCKET,
+ * BELFRY_RUNTIME_DIR and XDG_RUNTIME_DIR with getenv(), and makes the user's runtime folder if it does not exist.
  *
  * Compatibility. Programs that are built against one libbelfry.so.0 run with every later one. libbelfry and belfryd must be
  * of one release, as belfry(1) and belfryd. */

@@ -104,7 +104,7 @@ int options_read(const char *const *options, struct protocol_request *request, s
 		int rc;
 
 		if (++count > OPTIONS_MAX)
-			return bf_fail(err, E2BIG,
+			return bf_fail(err, EINVAL,
 				       "more than %d options, or a list that does not end with NULL",
 				       OPTIONS_MAX);
 		if (!options[1])

@@ -51,14 +51,13 @@ kill -STOP "$daemon"
 try blocked "$daemon"
 try all
 # So it is by the next belfryd.
-try restarted "$daemon" "$work/again" &
+timeout 100 "$client" restarted "$daemon" "$work/again" >"$work/restarted" 2>&1 &
 waiting=$!
 until_so is_gone "$daemon"
 wait "$daemon" 2>/dev/null
 start_daemon
 : >"$work/again"
-wait $waiting
-[ ! -s "$work/out" ] || fail "the client: $(cat "$work/out")"
+wait $waiting || fail "a handle that outlives belfryd: $(cat "$work/restarted")"
 
 [ "$failed" -eq 0 ] && echo 'all is made, changed, reported and removed'
 exit "$failed"

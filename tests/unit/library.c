@@ -231,7 +231,7 @@ static void list_without_an_end_is_noticed(void **state)
 		words[i] = "mem";
 		words[i + 1] = "1G";
 	}
-	assert_int_equal(belfry_vgpu_check(deaf->b, NULL, words, 0), -E2BIG);
+	assert_int_equal(belfry_vgpu_check(deaf->b, NULL, words, 0), -EINVAL);
 	assert_says(deaf->b, "does not end with NULL");
 	words[128] = NULL;
 	assert_int_equal(belfry_vgpu_check(deaf->b, NULL, words, 0), 0);
