@@ -3,6 +3,7 @@
  *   busy NAME                remove a vGPU on which a program runs
  *   owner UID                make the vGPU "theirs" for that user
  *   blocked PID              belfryd is stopped
+ *   partial PID              stop this GPU server, and let it go on
  *   restarted PID FILE       end belfryd; another one runs when FILE exists */
 #include <errno.h>
 #include <json-c/json.h>
@@ -210,6 +211,20 @@ static void wait_for_blocked(struct belfry *b, pid_t daemon)
 		fail("remove what was asked for: %s", belfry_error(b));
 }
 
+/* The server of the only GPU is stopped: belfryd itself still reports. */
+static void report_without_gpu(struct belfry *b, pid_t server)
+{
+	char *json = NULL;
+
+	expect(b, "time limit", 0, belfry_set_timeout(b, 200));
+	kill(server, SIGSTOP);
+	expect(b, "report without its GPU", -ETIMEDOUT, belfry_report(b, NULL, &json));
+	kill(server, SIGCONT);
+	if (!json || !strstr(json, "\"daemon\"") || !strstr(belfry_error(b), "its server, process"))
+		fail("a GPU server that does not answer: %s; %s", belfry_error(b), json ? json : "no report");
+	belfry_free(json);
+}
+
 /* End belfryd; once `again` is there, another one runs. */
 static void outlive(struct belfry *b, pid_t daemon, const char *again)
 {
@@ -239,6 +254,8 @@ int main(int argc, char **argv)
 		create_for(b, more);
 	else if (!strcmp(what, "blocked") && more)
 		wait_for_blocked(b, atoi(more));
+	else if (!strcmp(what, "partial") && more)
+		report_without_gpu(b, atoi(more));
 	else if (!strcmp(what, "restarted") && argc > 3)
 		outlive(b, atoi(more), argv[3]);
 	else

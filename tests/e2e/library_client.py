@@ -3,6 +3,7 @@
 import errno
 import gc
 import os
+import signal
 import sys
 import threading
 
@@ -83,6 +84,17 @@ with belfry.Belfry(socket, timeout=60) as b:
     for thread in threads:
         thread.join()
     assert not problems, problems
+
+    # Where the server of a GPU does not answer, the error carries the rest of the report.
+    server = b.info()["gpus"][0]["server_pid"]
+    os.kill(server, signal.SIGSTOP)
+    try:
+        belfry.Belfry(socket, timeout=0.2).report()
+        raise AssertionError("a report on a GPU whose server is stopped")
+    except belfry.Error as error:
+        assert error.errno == errno.ETIMEDOUT and error.result["daemon"]["socket"] == socket, error
+    finally:
+        os.kill(server, signal.SIGCONT)
 
     b.remove("snake")
     raises(errno.ENOENT, "snake", b.remove, "snake", force=True)

@@ -46,11 +46,13 @@ if [ "$(id -u)" = 0 ]; then
 	status 0 "$belfry" rm theirs
 fi
 
-# A stopped belfryd holds nothing up for longer than the time limit; the same handle is served again when it goes on.
+# A belfryd that is stopped delays a client for no longer than the time limit; afterwards it serves the same handle.
 kill -STOP "$daemon"
 try blocked "$daemon"
 try all
-# So it is by the next belfryd.
+# A GPU server that is stopped is missing in the report, and that is an error.
+try partial "$(server_pids)"
+# The next belfryd serves the same handle.
 timeout 100 "$client" restarted "$daemon" "$work/again" >"$work/restarted" 2>&1 &
 waiting=$!
 until_so is_gone "$daemon"
