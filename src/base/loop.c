@@ -20,20 +20,21 @@ struct loop_source {
 struct loop {
 	int epoll;
 	LIST_HEAD(, loop_source) sources;
-	/* What loop_wait is about to call. loop_remove takes a source out of it. */
-	struct epoll_event pending[LOOP_AT_ONCE];
-	int pending_count;
+	int at_once, pending_count;
+	struct epoll_event
+		pending[]; /* what loop_wait is about to call; loop_remove takes sources out of it */
 };
 
-struct loop *loop_new(struct bf_error *err)
+struct loop *loop_new(unsigned at_once, struct bf_error *err)
 {
-	struct loop *loop = calloc(1, sizeof(*loop));
+	struct loop *loop = calloc(1, sizeof(*loop) + at_once * sizeof(loop->pending[0]));
 
 	if (!loop) {
 		bf_fail(err, ENOMEM, "out of memory");
 		return NULL;
 	}
 	LIST_INIT(&loop->sources);
+	loop->at_once = (int)at_once;
 	loop->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (loop->epoll >= 0)
 		return loop;
@@ -97,7 +98,7 @@ static int wait_for_events(struct loop *loop, uint64_t until_ns)
 	uint64_t ns = until_ns > now_ns ? until_ns - now_ns : 0;
 	struct timespec limit = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
 
-	return epoll_pwait2(loop->epoll, loop->pending, LOOP_AT_ONCE,
+	return epoll_pwait2(loop->epoll, loop->pending, loop->at_once,
 			    until_ns == LOOP_FOREVER ? NULL : &limit, NULL);
 }
 

@@ -15,10 +15,10 @@ struct loop_source;
 /* Of the sources that are ready at the same time, those of a lower order are called first. */
 enum loop_order { LOOP_FIRST, LOOP_MIDDLE, LOOP_LAST, LOOP_ORDERS };
 
-enum { LOOP_AT_ONCE = 64 };
 #define LOOP_FOREVER UINT64_MAX
 
-struct loop *loop_new(struct bf_error *err);
+/* at_once: how many sources loop_wait calls at most. Orders hold among those. */
+struct loop *loop_new(unsigned at_once, struct bf_error *err);
 void loop_free(struct loop *loop); /* with its sources; closes no descriptor of theirs */
 
 /* `events` are EPOLLIN and so on. NULL: the descriptor cannot be watched, and errno says why. */
@@ -29,7 +29,7 @@ void loop_change(struct loop *loop, struct loop_source *source, uint32_t events)
 /* Must be called before the descriptor is closed. NULL is ignored. */
 void loop_remove(struct loop *loop, struct loop_source *source);
 
-/* Wait until a source is ready or until this time (bf_now_ns; LOOP_FOREVER), and call the functions of up to LOOP_AT_ONCE
+/* Wait until a source is ready or until this time (bf_now_ns; LOOP_FOREVER), and call the functions of the
  * sources that are ready. Returns how many were called; 0 after the time or a signal. */
 int loop_wait(struct loop *loop, uint64_t until_ns);
 

@@ -8,18 +8,22 @@
 #include "base/users.h"
 #include "cli/cli.h"
 
+static int fail(const char *why)
+{
+	char text[sizeof(((struct bf_error *)0)->text) + BF_USER_ROOM];
+
+	fprintf(stderr, "belfry: %s\n", bf_name_users(why, text, sizeof(text)));
+	return CLI_FAILED;
+}
+
 int cli_fail(const struct bf_error *err)
 {
-	char text[sizeof(err->text) + BF_USER_ROOM];
-
-	fprintf(stderr, "belfry: %s\n", bf_name_users(err->text, text, sizeof(text)));
-	return CLI_FAILED;
+	return fail(err->text);
 }
 
 int cli_fail_library(const struct belfry *b)
 {
-	fprintf(stderr, "belfry: %s\n", belfry_error(b));
-	return CLI_FAILED;
+	return fail(belfry_error(b));
 }
 
 int cli_usage(const char *command, const char *why)

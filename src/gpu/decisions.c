@@ -140,10 +140,10 @@ int follower_check(const struct gpu *gpu, const struct ucred *who, struct bf_err
 {
 	unsigned all = 0, his = 0;
 
-	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
-		if (gpu->talkers[i].follower) {
+	for (const struct talker *t = LIST_FIRST(&gpu->talkers); t; t = LIST_NEXT(t, next))
+		if (t->follower) {
 			all++;
-			his += gpu->talkers[i].who.uid == who->uid;
+			his += t->who.uid == who->uid;
 		}
 	if (is_ruler(who) ? all >= FOLLOWERS_MAX : his >= FOLLOWERS_OF_ONE || all >= FOLLOWERS_MAX / 2)
 		return bf_fail(err, EAGAIN, "too many follow what is decided already: %u, %u of them yours",

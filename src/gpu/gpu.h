@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/list.h"
+#include "base/loop.h"
 #include "client/protocol.h"
 #include "gate/gate.h"
 #include "gpu/burst.h"
@@ -129,6 +131,10 @@ struct vgpu {
 /* A connection. */
 struct talker {
 	int sock; /* -1: free */
+	struct gpu *gpu;
+	struct loop_source *source;
+	uint32_t events;	 /* that the source waits for */
+	LIST_ENTRY(talker) next; /* gpu::talkers */
 	struct ucred who;
 	uint64_t until_ns; /* when it is dropped if nothing came; 0: it may wait */
 	struct vgpu *vgpu; /* of a run that is to be started */
@@ -227,8 +233,10 @@ struct gpu {
 	int hall, listen_fd, signal_fd, main_wake; /* main_wake: an eventfd */
 	char socket[108];
 	unsigned filters_floor; /* see inside_floor() */
-	struct talker *talkers; /* GPU_TALKERS_MAX */
-	struct pollfd *polls;
+	struct loop *loop;
+	struct loop_source *hall_source;
+	struct talker *talker_slots; /* GPU_TALKERS_MAX */
+	LIST_HEAD(, talker) talkers; /* those in use */
 	struct load *loads; /* objects of policies, in the order they came in; the first is being looked at */
 	uint64_t busy_due_ns; /* when to look how busy the GPU is; 0: not before somebody uses it */
 	bool is_busy_untold;  /* the device cannot tell */
@@ -262,7 +270,8 @@ static inline bool is_ruler(const struct ucred *who)
 }
 
 /* server.c */
-void gpu_wake(struct gpu *gpu); /* the main thread, from any other: a worker has ended */
+void gpu_watch_hall(struct gpu *gpu); /* gpu::hall is another descriptor; before the old one is closed */
+void gpu_wake(struct gpu *gpu);	      /* the main thread, from any other: a worker has ended */
 
 /* hall.c: belfryd */
 void gpu_hall_hear(struct gpu *gpu);
@@ -315,6 +324,7 @@ void vgpus_reap_workers(struct gpu *gpu);
 void talker_work(struct gpu *gpu, struct talker *talker);
 void talker_request(struct gpu *gpu, struct talker *talker, const struct protocol_request *request);
 /* belfryd has saved what the ticket was given for, or could not; NULL: it has gone, and no answer waits any longer. */
+void talkers_watch(struct gpu *gpu); /* wait for what each connection may send */
 void talkers_saved(struct gpu *gpu, const struct hall_message *message);
 struct talker *talker_add(struct gpu *gpu, int sock, const struct ucred *who, struct bf_error *err);
 void talker_drop(struct gpu *gpu, struct talker *talker);

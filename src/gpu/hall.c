@@ -216,9 +216,12 @@ void gpu_hall_hear(struct gpu *gpu)
 	int fd;
 
 	if (!receive(gpu->hall, &message, &fd)) {
+		int gone = gpu->hall;
+
 		bf_log(BF_LOG_INFO, "belfryd has gone");
-		close(gpu->hall);
 		gpu->hall = -1;
+		gpu_watch_hall(gpu);
+		close(gone);
 		gpu->hall_is_gone = true;
 		return;
 	}
@@ -287,10 +290,10 @@ void gpu_hall_accept(struct gpu *gpu)
 		bf_log(BF_LOG_WARN, "process %d is no belfryd: it is, or may be, inside a run", who.pid);
 		return;
 	}
-	if (gpu->hall >= 0)
-		close(gpu->hall);
+	cleanup_close int before = gpu->hall;
 	talkers_saved(gpu, NULL);
 	gpu->hall = bf_take_fd(&sock);
+	gpu_watch_hall(gpu);
 	gpu->hall_is_gone = false;
 	bf_log(BF_LOG_INFO, "belfryd is process %d now", who.pid);
 	gpu_hall_tell_all(gpu);

@@ -11,6 +11,7 @@
 #include "client/reply.h"
 #include "gpu/policy.h"
 
+enum { TALKER_HEARD = EPOLLIN | EPOLLRDHUP };
 enum { NEXT_REQUEST_S = 10, START_LIMIT_S = 30, LAST_WORDS = 64 };
 
 static int check_welcome(const struct gpu *gpu, const struct ucred *who, struct bf_error *err)
@@ -19,11 +20,9 @@ static int check_welcome(const struct gpu *gpu, const struct ucred *who, struct 
 
 	if (is_ruler(who))
 		return 0;
-	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++) {
-		bool is_there = gpu->talkers[i].sock >= 0;
-
-		all += is_there;
-		his += is_there && gpu->talkers[i].who.uid == who->uid;
+	for (const struct talker *t = LIST_FIRST(&gpu->talkers); t; t = LIST_NEXT(t, next)) {
+		all++;
+		his += t->who.uid == who->uid;
 	}
 	if (his >= GPU_TALKERS_OF_ONE)
 		return bf_fail(
@@ -35,18 +34,56 @@ static int check_welcome(const struct gpu *gpu, const struct ucred *who, struct 
 	return 0;
 }
 
+static struct talker *free_slot(struct gpu *gpu)
+{
+	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
+		if (gpu->talker_slots[i].sock < 0)
+			return &gpu->talker_slots[i];
+	return NULL;
+}
+
+static void talker_ready(void *context, uint32_t events)
+{
+	struct talker *talker = context;
+
+	(void)events;
+	talker_work(talker->gpu, talker);
+}
+
 struct talker *talker_add(struct gpu *gpu, int sock, const struct ucred *who, struct bf_error *err)
 {
+	struct talker *talker;
+
 	if (check_welcome(gpu, who, err))
 		return NULL;
-	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
-		if (gpu->talkers[i].sock < 0) {
-			gpu->talkers[i] = (struct talker){ .sock = sock, .who = *who };
-			return &gpu->talkers[i];
-		}
-	bf_fail(err, EAGAIN, "the GPU server has %d connections, the most it takes; try again later",
-		GPU_TALKERS_MAX);
-	return NULL;
+	talker = free_slot(gpu);
+	if (!talker) {
+		bf_fail(err, EAGAIN, "the GPU server has %d connections, the most it takes; try again later",
+			GPU_TALKERS_MAX);
+		return NULL;
+	}
+	*talker = (struct talker){ .sock = sock, .gpu = gpu, .who = *who, .events = TALKER_HEARD };
+	talker->source = loop_add(gpu->loop, sock, TALKER_HEARD, LOOP_MIDDLE, talker_ready, talker);
+	if (!talker->source) {
+		*talker = (struct talker){ .sock = -1 };
+		bf_fail(err, EAGAIN, "the GPU server cannot watch another connection; try again later");
+		return NULL;
+	}
+	LIST_INSERT_HEAD(&gpu->talkers, talker, next);
+	return talker;
+}
+
+/* A run's connection, or one that waits for an answer, reports its end only. */
+void talkers_watch(struct gpu *gpu)
+{
+	for (struct talker *t = LIST_FIRST(&gpu->talkers); t; t = LIST_NEXT(t, next)) {
+		bool is_heard = !t->run && !t->waits_for_load && !t->unsaved;
+		uint32_t events = is_heard ? TALKER_HEARD : EPOLLRDHUP;
+
+		if (t->events != events)
+			loop_change(gpu->loop, t->source, events);
+		t->events = events;
+	}
 }
 
 void talker_drop(struct gpu *gpu, struct talker *talker)
@@ -63,6 +100,8 @@ void talker_drop(struct gpu *gpu, struct talker *talker)
 	gpu_unlock(gpu);
 	if (talker->waits_for_load)
 		loader_drop(gpu, talker);
+	LIST_REMOVE(talker, next);
+	loop_remove(gpu->loop, talker->source);
 	close(talker->sock);
 	free(talker->unsaved);
 	*talker = (struct talker){ .sock = -1 };
@@ -118,11 +157,12 @@ static void not_saved(struct gpu *gpu, const struct talker *talker, struct proto
 
 void talkers_saved(struct gpu *gpu, const struct hall_message *message)
 {
-	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++) {
-		struct talker *talker = &gpu->talkers[i];
+	struct talker *talker, *after;
+
+	LIST_FOREACH_SAFE(talker, &gpu->talkers, next, after) {
 		struct protocol_reply reply;
 
-		if (talker->sock < 0 || !talker->unsaved || (message && talker->ticket != message->ticket))
+		if (!talker->unsaved || (message && talker->ticket != message->ticket))
 			continue;
 		reply = *talker->unsaved;
 		free(talker->unsaved);

@@ -283,9 +283,9 @@ void run_end(struct run *run, const char *why)
 	int sock = run->sock;
 	struct run **at;
 
-	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
-		if (gpu->talkers[i].run == run)
-			gpu->talkers[i].run = NULL;
+	for (struct talker *t = LIST_FIRST(&gpu->talkers); t; t = LIST_NEXT(t, next))
+		if (t->run == run)
+			t->run = NULL;
 	while (vgpu->pins)
 		pthread_cond_wait(&gpu->unpinned, &gpu->lock);
 	for (at = &vgpu->runs; *at != run; at = &(*at)->next)

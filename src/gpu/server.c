@@ -4,14 +4,12 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <malloc.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -19,11 +17,13 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "base/own.h"
+#include "base/process.h"
 #include "client/inside.h"
 #include "gpu/gpu.h"
 
-enum { START_LIMIT_S = 10, OWN_POLLS = 6 };
+enum { START_LIMIT_S = 10, OWN_SOURCES = 6 };
 
 /* The software GPU computes on the processors that the poller would spin on. */
 static const struct gate_rest rest_beside_soft = { .spin_us = 20,
@@ -48,16 +48,6 @@ struct sched_options gpu_sched_options(const struct gpu *gpu)
 					      : s->how == SETTINGS_TURNS ? SCHED_TURNS
 									 : SCHED_AUTO,
 				       .is_measured = gpu->turns || gpu->which.kind == PROTOCOL_GPU_SOFT };
-}
-
-static void raise_limits(void)
-{
-	struct rlimit files;
-
-	if (getrlimit(RLIMIT_NOFILE, &files))
-		return;
-	files.rlim_cur = files.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &files);
 }
 
 /* To the NVIDIA driver CAP_SYS_ADMIN is an administrator, whom it lets do what programs must not; and what we perform is
@@ -129,13 +119,12 @@ static int make_files(struct gpu *gpu, struct bf_error *err)
 	gpu->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	gpu->main_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	gpu->turner_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	gpu->talkers = calloc(GPU_TALKERS_MAX, sizeof(*gpu->talkers));
-	gpu->polls = calloc(GPU_TALKERS_MAX + OWN_POLLS, sizeof(*gpu->polls));
-	if (gpu->signal_fd < 0 || gpu->main_wake < 0 || gpu->turner_wake < 0 || !gpu->talkers ||
-	    !gpu->polls || trace_open(&gpu->trace))
+	gpu->talker_slots = calloc(GPU_TALKERS_MAX, sizeof(*gpu->talker_slots));
+	if (gpu->signal_fd < 0 || gpu->main_wake < 0 || gpu->turner_wake < 0 || !gpu->talker_slots ||
+	    trace_open(&gpu->trace))
 		return bf_fail(err, errno ? errno : ENOMEM, "no descriptors or memory: %s", strerror(errno));
 	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
-		gpu->talkers[i].sock = -1;
+		gpu->talker_slots[i].sock = -1;
 	return 0;
 }
 
@@ -151,19 +140,6 @@ static int check_proc(struct bf_error *err)
 		       "proc /proc");
 }
 
-static int start(struct gpu *gpu, bool any_driver, struct bf_error *err)
-{
-	int rc = check_proc(err);
-
-	if (!rc)
-		rc = make_files(gpu, err);
-	if (!rc)
-		rc = open_gpu(gpu, any_driver, err);
-	if (!rc)
-		rc = gpu_hall_listen(gpu, err);
-	return rc ? rc : turner_start(gpu, err);
-}
-
 static void finish(struct gpu *gpu)
 {
 	/* Runs are told why before their connections close. */
@@ -173,9 +149,8 @@ static void finish(struct gpu *gpu)
 			    gpu->why ? gpu->why
 				     : "the GPU server was told to end; what ran on the vGPU was ended");
 	gpu_unlock(gpu);
-	for (unsigned i = 0; gpu->talkers && i < GPU_TALKERS_MAX; i++)
-		if (gpu->talkers[i].sock >= 0)
-			talker_drop(gpu, &gpu->talkers[i]);
+	while (!LIST_EMPTY(&gpu->talkers))
+		talker_drop(gpu, LIST_FIRST(&gpu->talkers));
 	turner_end(gpu);
 	policies_end(gpu);
 	sched_free(gpu->sched);
@@ -190,47 +165,8 @@ static void finish(struct gpu *gpu)
 	loader_end(
 		gpu); /* the last to be waited for: the verifier may take longer than belfryd waits for us */
 	trace_close(&gpu->trace);
-	free(gpu->talkers);
-	free(gpu->polls);
-}
-
-/* A run's connection, or one that waits for us, has nothing to say to us but its end. */
-static bool is_heard(const struct talker *talker)
-{
-	return !talker->run && !talker->waits_for_load && !talker->unsaved;
-}
-
-/* What to wait for. */
-static nfds_t list_polls(struct gpu *gpu)
-{
-	nfds_t count = 0;
-
-	gpu->polls[count++] = (struct pollfd){ gpu->hall, POLLIN, 0 };
-	gpu->polls[count++] = (struct pollfd){ gpu->listen_fd, POLLIN, 0 };
-	gpu->polls[count++] = (struct pollfd){ gpu->signal_fd, POLLIN, 0 };
-	gpu->polls[count++] = (struct pollfd){ gpu->main_wake, POLLIN, 0 };
-	gpu->polls[count++] = (struct pollfd){ gpu->device->end_fd, POLLRDHUP, 0 };
-	gpu->polls[count++] = (struct pollfd){ gpu->device->fault_fd, POLLIN, 0 };
-	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
-		if (gpu->talkers[i].sock >= 0)
-			gpu->polls[count++] =
-				(struct pollfd){ gpu->talkers[i].sock,
-						 is_heard(&gpu->talkers[i]) ? POLLIN | POLLRDHUP : POLLRDHUP,
-						 0 };
-	return count;
-}
-
-static void work_talkers(struct gpu *gpu, nfds_t count)
-{
-	for (nfds_t n = OWN_POLLS; n < count; n++) {
-		if (!gpu->polls[n].revents)
-			continue;
-		for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
-			if (gpu->talkers[i].sock == gpu->polls[n].fd) {
-				talker_work(gpu, &gpu->talkers[i]);
-				break;
-			}
-	}
+	free(gpu->talker_slots);
+	loop_free(gpu->loop);
 }
 
 static bool is_due(uint64_t when_ns, uint64_t now_ns)
@@ -240,36 +176,26 @@ static bool is_due(uint64_t when_ns, uint64_t now_ns)
 
 static void drop_the_late(struct gpu *gpu, uint64_t now_ns)
 {
-	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++)
-		if (gpu->talkers[i].sock >= 0 && is_due(gpu->talkers[i].until_ns, now_ns))
-			talker_drop(gpu, &gpu->talkers[i]);
+	struct talker *t, *after;
+
+	LIST_FOREACH_SAFE(t, &gpu->talkers, next, after)
+		if (is_due(t->until_ns, now_ns))
+			talker_drop(gpu, t);
 }
 
-/* When something is to be done though nobody says a word; 0: never. */
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+	return a && b ? bf_min(a, b) : a ? a : b;
+}
+
+/* When something must be done without an event; 0: never. */
 static uint64_t due_ns(const struct gpu *gpu)
 {
-	uint64_t due = vgpus_due_ns(gpu), limits = limits_due_ns(gpu);
+	uint64_t due = sooner(sooner(vgpus_due_ns(gpu), limits_due_ns(gpu)), gpu->busy_due_ns);
 
-	if (limits && (!due || limits < due))
-		due = limits;
-	if (gpu->busy_due_ns && (!due || gpu->busy_due_ns < due))
-		due = gpu->busy_due_ns;
-
-	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++) {
-		uint64_t until = gpu->talkers[i].sock >= 0 ? gpu->talkers[i].until_ns : 0;
-
-		if (until && (!due || until < due))
-			due = until;
-	}
+	for (const struct talker *t = LIST_FIRST(&gpu->talkers); t; t = LIST_NEXT(t, next))
+		due = sooner(due, t->until_ns);
 	return due;
-}
-
-static int wait_for_events(struct gpu *gpu, nfds_t count)
-{
-	uint64_t due = due_ns(gpu), now = bf_now_ns(), ns = due > now ? due - now : 0;
-	struct timespec limit = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
-
-	return ppoll(gpu->polls, count, due ? &limit : NULL, NULL);
 }
 
 void gpu_wake(struct gpu *gpu)
@@ -280,10 +206,36 @@ void gpu_wake(struct gpu *gpu)
 		return; /* it is awake already */
 }
 
-static void hear_others(struct gpu *gpu)
+static void signal_ready(void *context, uint32_t events)
 {
+	struct gpu *gpu = context;
+
+	(void)events;
+	gpu->is_ending = true;
+}
+
+static void device_ended(void *context, uint32_t events)
+{
+	struct gpu *gpu = context;
+
+	(void)events;
+	gpu->why = "the software GPU has ended, and with it what ran on it";
+	gpu->is_ending = true;
+}
+
+static void fault_ready(void *context, uint32_t events)
+{
+	(void)events;
+	faults_find(context);
+}
+
+/* Another thread has something for the main thread. */
+static void wake_ready(void *context, uint32_t events)
+{
+	struct gpu *gpu = context;
 	uint64_t count;
 
+	(void)events;
 	if (read(gpu->main_wake, &count, sizeof(count)) <= 0)
 		return;
 	vgpus_reap_workers(gpu);
@@ -292,6 +244,63 @@ static void hear_others(struct gpu *gpu)
 	rooms_make(gpu);
 	faults_tell(gpu);
 	refusals_tell(gpu);
+}
+
+static void listen_ready(void *context, uint32_t events)
+{
+	(void)events;
+	gpu_hall_accept(context);
+}
+
+static void hall_ready(void *context, uint32_t events)
+{
+	(void)events;
+	gpu_hall_hear(context);
+}
+
+/* After the connections: a run that has ended is removed before belfryd asks for its vGPU's name. */
+void gpu_watch_hall(struct gpu *gpu)
+{
+	loop_remove(gpu->loop, gpu->hall_source);
+	gpu->hall_source =
+		gpu->hall < 0 ? NULL : loop_add(gpu->loop, gpu->hall, EPOLLIN, LOOP_LAST, hall_ready, gpu);
+}
+
+/* A descriptor of -1 is none, and is not watched. */
+static bool watch(struct gpu *gpu, int fd, uint32_t events, enum loop_order order,
+		  void (*ready)(void *context, uint32_t events))
+{
+	return fd < 0 || loop_add(gpu->loop, fd, events, order, ready, gpu);
+}
+
+static int watch_all(struct gpu *gpu, struct bf_error *err)
+{
+	gpu->loop = loop_new(GPU_TALKERS_MAX + OWN_SOURCES, err);
+	if (!gpu->loop)
+		return -err->code;
+	gpu_watch_hall(gpu);
+	if (gpu->hall_source && watch(gpu, gpu->signal_fd, EPOLLIN, LOOP_FIRST, signal_ready) &&
+	    watch(gpu, gpu->device->end_fd, EPOLLRDHUP, LOOP_FIRST, device_ended) &&
+	    watch(gpu, gpu->device->fault_fd, EPOLLIN, LOOP_FIRST, fault_ready) &&
+	    watch(gpu, gpu->main_wake, EPOLLIN, LOOP_FIRST, wake_ready) &&
+	    watch(gpu, gpu->listen_fd, EPOLLIN, LOOP_MIDDLE, listen_ready))
+		return 0;
+	return bf_fail(err, errno, "no descriptors: %s", strerror(errno));
+}
+
+static int start(struct gpu *gpu, bool any_driver, struct bf_error *err)
+{
+	int rc = check_proc(err);
+
+	if (!rc)
+		rc = make_files(gpu, err);
+	if (!rc)
+		rc = open_gpu(gpu, any_driver, err);
+	if (!rc)
+		rc = gpu_hall_listen(gpu, err);
+	if (!rc)
+		rc = watch_all(gpu, err);
+	return rc ? rc : turner_start(gpu, err);
 }
 
 /* belfryd has died. Programs go on where that was asked for, until the next one comes. */
@@ -306,27 +315,11 @@ static bool must_end(struct gpu *gpu)
 static void serve(struct gpu *gpu)
 {
 	while (!gpu->is_ending && !must_end(gpu)) {
-		nfds_t count = list_polls(gpu);
+		uint64_t due = due_ns(gpu);
 
-		if (wait_for_events(gpu, count) < 0)
-			continue;
-		if (gpu->polls[2].revents)
-			gpu->is_ending = true;
-		if (gpu->polls[4].revents) {
-			gpu->why = "the software GPU has ended, and with it what ran on it";
-			gpu->is_ending = true;
-		}
-		if (gpu->polls[5].revents)
-			faults_find(gpu);
-		if (gpu->polls[3].revents)
-			hear_others(gpu);
+		talkers_watch(gpu);
+		loop_wait(gpu->loop, due ? due : LOOP_FOREVER);
 		limits_tell(gpu, bf_now_ns());
-		/* Before belfryd, which is polled first: runs that have ended before it asks for their names. */
-		work_talkers(gpu, count);
-		if (gpu->polls[1].revents)
-			gpu_hall_accept(gpu);
-		else if (gpu->polls[0].revents)
-			gpu_hall_hear(gpu);
 		if (gpu->hall < 0)
 			talkers_saved(gpu, NULL);
 		drop_the_late(gpu, bf_now_ns());
@@ -362,7 +355,7 @@ int gpu_server_main(int hall)
 	prctl(PR_SET_NAME, "belfryd-gpu");
 	prctl(PR_SET_DUMPABLE, 0); /* programs of the same user are not to trace us */
 	setsid();		   /* what is typed at belfryd's terminal is not for us: belfryd tells us */
-	raise_limits();
+	bf_raise_file_limit();
 	mallopt(M_ARENA_MAX, 2); /* threads come and go; their heaps would stay */
 	/* As it is at first, but for good: otherwise it rises with the largest trace that was asked for, and as much
 	 * as that is kept ever after. */

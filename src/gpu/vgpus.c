@@ -225,9 +225,10 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 	vgpu->is_ephemeral = false; /* it is being removed already */
 	while (vgpu->runs)
 		run_end(vgpu->runs, why);
-	for (unsigned i = 0; i < GPU_TALKERS_MAX; i++) /* who was about to run on it finds out */
-		if (gpu->talkers[i].vgpu == vgpu)
-			gpu->talkers[i].vgpu = NULL;
+	/* A client that was about to run on it gets an error. */
+	for (struct talker *t = LIST_FIRST(&gpu->talkers); t; t = LIST_NEXT(t, next))
+		if (t->vgpu == vgpu)
+			t->vgpu = NULL;
 	wait_unpinned(vgpu);
 	limits_end(vgpu);
 	faults_end(vgpu);

@@ -129,7 +129,7 @@ if knows_others; then
 			timeout "$1" "$work/bin/belfry" "${@:2}"
 	}
 	other 20 events --vgpu a 2>"$work/err" && fail "another user follows a vGPU that is not his"
-	says 'a: belongs to user 0; only that user and root may see its events' "another user's vGPU"
+	says 'a: belongs to user root; only that user and root may see its events' "another user's vGPU"
 	other 20 create his --mem 16M || fail "another user cannot make a vGPU"
 	other 3 events --json --since 600s >"$work/his"
 	told "$work/his" 'e["event"] == "vgpu_created" and e["vgpu"] == "his" and e["owner"] == 65534' || fail "an owner does not see his events"

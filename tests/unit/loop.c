@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 
-enum { SOURCES = 3, MANY = 3 * LOOP_AT_ONCE };
+enum { SOURCES = 3, AT_ONCE = 16, MANY = 3 * AT_ONCE };
 
 struct watched {
 	struct loop *loop;
@@ -56,7 +56,7 @@ static void unwatch(struct watched *w)
 static struct loop *new_loop(void)
 {
 	struct bf_error err = { 0 };
-	struct loop *loop = loop_new(&err);
+	struct loop *loop = loop_new(AT_ONCE, &err);
 
 	assert_non_null(loop);
 	all_calls = 0;
@@ -134,8 +134,8 @@ static void every_ready_source_is_called_in_turn(void **state)
 		watch(loop, &w[i], LOOP_MIDDLE);
 		eventfd_write(w[i].fd, 1);
 	}
-	for (unsigned i = 0; i < MANY / LOOP_AT_ONCE; i++) {
-		assert_int_equal(loop_wait(loop, LOOP_FOREVER), LOOP_AT_ONCE);
+	for (unsigned i = 0; i < MANY / AT_ONCE; i++) {
+		assert_int_equal(loop_wait(loop, LOOP_FOREVER), AT_ONCE);
 		eventfd_write(w[0].fd, 1);
 	}
 	for (unsigned i = 1; i < MANY; i++)
