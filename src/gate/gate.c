@@ -407,9 +407,15 @@ void gate_bell_remove(struct gate_bell *bell)
 	bell_free(bell);
 }
 
+void gate_allow_traps(struct gate *gate, bool are_allowed)
+{
+	atomic_store_explicit(&gate->traps.are_forbidden, !are_allowed, memory_order_relaxed);
+	gate_sync(gate); /* the poller may sleep, relying on them */
+}
+
 bool gate_takes_traps(const struct gate *gate)
 {
-	return gate->rest.trap_us != 0;
+	return gate->rest.trap_us && !atomic_load_explicit(&gate->traps.are_forbidden, memory_order_relaxed);
 }
 
 int gate_bell_set_traps(struct gate_bell *bell, const int *events, size_t count)

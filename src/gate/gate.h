@@ -74,7 +74,9 @@ void gate_bell_remove(struct gate_bell *bell);
  * also on failure. A program that rings without springing one is found net_us later at most. -errno: the doorbell has no
  * traps, and the poller goes on looking. */
 int gate_bell_set_traps(struct gate_bell *bell, const int *events, size_t count);
-bool gate_takes_traps(const struct gate *gate); /* gate_rest::trap_us is not 0 */
+/* Whether traps are armed at all; they are from the start. */
+void gate_allow_traps(struct gate *gate, bool are_allowed);
+bool gate_takes_traps(const struct gate *gate); /* they are allowed, and gate_rest::trap_us is not 0 */
 
 /* program_userd: the program writes GP_PUT here; gpu_userd: the GPU reads it here. The token may be set
  * later. */

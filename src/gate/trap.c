@@ -149,7 +149,8 @@ void gate_traps_remove(struct gate_traps *traps, struct gate_trap **which, size_
 bool gate_traps_are_armed(const struct gate_traps *traps)
 {
 	return atomic_load_explicit(&traps->state, memory_order_acquire) == GATE_TRAPS_ARMED &&
-	       !atomic_load_explicit(&traps->missing, memory_order_relaxed);
+	       !atomic_load_explicit(&traps->missing, memory_order_relaxed) &&
+	       !atomic_load_explicit(&traps->are_forbidden, memory_order_relaxed);
 }
 
 /* A trap that was sprung is disarmed whatever the program wrote: one that rings for nothing, again and again, springs few. */
@@ -159,15 +160,17 @@ void gate_traps_want(struct gate_traps *traps, bool is_silent, uint64_t quiet_us
 	uint32_t state = atomic_load_explicit(&traps->state, memory_order_relaxed);
 	uint64_t wakes = atomic_load_explicit(&traps->wakes, memory_order_relaxed);
 	bool was_woken = wakes != traps->wakes_seen;
+	bool are_forbidden = atomic_load_explicit(&traps->are_forbidden, memory_order_relaxed);
 
 	traps->wakes_seen = wakes;
 	if (was_woken)
 		traps->wake_ns = now_ns;
-	if (state == GATE_TRAPS_OFF && is_silent && trap_us && quiet_us >= trap_us &&
+	if (state == GATE_TRAPS_OFF && is_silent && trap_us && !are_forbidden && quiet_us >= trap_us &&
 	    now_ns - traps->wake_ns >= trap_us * 1000 &&
 	    !atomic_load_explicit(&traps->missing, memory_order_relaxed))
 		state = GATE_TRAPS_WANTED;
-	else if ((state == GATE_TRAPS_WANTED || state == GATE_TRAPS_ARMED) && (!is_silent || was_woken))
+	else if ((state == GATE_TRAPS_WANTED || state == GATE_TRAPS_ARMED) &&
+		 (!is_silent || was_woken || are_forbidden))
 		state = GATE_TRAPS_UNWANTED;
 	else
 		return;

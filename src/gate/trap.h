@@ -30,7 +30,7 @@ enum gate_trap_state { GATE_TRAPS_OFF, GATE_TRAPS_WANTED, GATE_TRAPS_ARMED, GATE
 
 struct gate_traps {
 	_Atomic uint32_t state; /* enum gate_trap_state; a futex that the trapper waits on */
-	_Atomic bool is_ending;
+	_Atomic bool is_ending, are_forbidden;
 	/* Doorbells that have no trap. The poller rests only if there are none. */
 	_Atomic uint32_t missing;
 	_Atomic uint64_t wakes; /* how often a trap woke the poller; written by its signal handler */

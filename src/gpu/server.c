@@ -101,6 +101,7 @@ static int open_gpu(struct gpu *gpu, bool any_driver, struct bf_error *err)
 		return -err->code;
 	gate_set_rang(gpu->gate, gpu->device->rang);
 	gate_set_call(gpu->gate, called_by_gate, gpu);
+	gate_allow_traps(gpu->gate, gpu->settings.doorbells == SETTINGS_BREAKPOINTS);
 	sched = gpu_sched_options(gpu);
 	gpu->sched = sched_new(&sched, bf_now_ns());
 	return gpu->sched ? 0 : bf_fail(err, ENOMEM, "out of memory");

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 enum settings_how { SETTINGS_AUTO = 0, SETTINGS_TOKENS, SETTINGS_TURNS };
+enum settings_doorbells { SETTINGS_BREAKPOINTS = 0, SETTINGS_POLLING };
 enum settings_death { SETTINGS_END = 0, SETTINGS_CARRY };
 enum { SETTINGS_PERMITS = 64 };
 
@@ -16,6 +17,7 @@ struct settings {
 	uint64_t grace_us;	  /* what runs at the end of a slice may end by itself for this long */
 	uint64_t idle_us;	  /* a holder without work keeps its token for this long at most */
 	uint32_t how;		  /* enum settings_how */
+	uint32_t doorbells;	  /* enum settings_doorbells: how rings of idle programs are noticed */
 	uint32_t on_daemon_death; /* enum settings_death: what becomes of programs when belfryd dies */
 	char policy[256];	  /* a file, or the name of one that comes with Belfry; empty: the built-in */
 	char policy_set[512];	  /* NAME=VALUE, spaces between them */

@@ -406,6 +406,7 @@ static int take_permits(const char *key, const char *value, struct settings *to,
 static int take_sharing(struct reader *reader, const char *key, const char *value, struct bf_error *err)
 {
 	static const char *const hows[] = { "auto", "tokens", "turns", NULL };
+	static const char *const doorbells[] = { "breakpoints", "polling", NULL };
 	struct settings *sharing = &reader->config->sharing;
 	uint64_t us;
 	int rc;
@@ -414,6 +415,8 @@ static int take_sharing(struct reader *reader, const char *key, const char *valu
 	reader->config->sharing_line = reader->line;
 	if (!strcmp(key, "how"))
 		return parse_word(key, value, hows, &sharing->how, err);
+	if (!strcmp(key, "doorbells"))
+		return parse_word(key, value, doorbells, &sharing->doorbells, err);
 	if (!strcmp(key, "policy"))
 		return take_policy(reader, key, value, err);
 	if (!strcmp(key, "policy_set"))
@@ -439,8 +442,8 @@ static int take_sharing(struct reader *reader, const char *key, const char *valu
 	}
 	return bf_fail(
 		err, EINVAL,
-		"%s: no key of [sharing]; there are window, round, slice_min, grace, idle, how, policy, policy_set, "
-		"permit_controls, public_domains",
+		"%s: no key of [sharing]; there are window, round, slice_min, grace, idle, how, doorbells, policy, "
+		"policy_set, permit_controls, public_domains",
 		key);
 }
 

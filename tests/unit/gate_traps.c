@@ -221,6 +221,24 @@ static void flood_springs_few_traps(void **state)
 	program_end(&p);
 }
 
+static void traps_that_are_forbidden_are_disarmed(void **state)
+{
+	struct program p;
+
+	(void)state;
+	program_start(&p);
+	set_trap(&p);
+	wait_armed(&p);
+	gate_allow_traps(p.tower->gate, false);
+	assert_false(gate_counts(p.tower->gate).is_armed);
+	tell(&p, RING);
+	wait_word(&p.tower->gpu[0].test[GATE_GP_PUT_WORD], 1); /* it is polled */
+	atomic_store(&p.tower->gpu[0].test[GATE_GP_GET_WORD], 1);
+	gate_allow_traps(p.tower->gate, true);
+	wait_armed(&p);
+	program_end(&p);
+}
+
 static void program_that_dies_while_armed_leaves_nothing(void **state)
 {
 	struct program p;
@@ -241,6 +259,7 @@ int main(void)
 		cmocka_unit_test(doorbell_without_a_trap_is_polled),
 		cmocka_unit_test(poller_is_awake_until_gp_get_is_returned),
 		cmocka_unit_test(flood_springs_few_traps),
+		cmocka_unit_test(traps_that_are_forbidden_are_disarmed),
 		cmocka_unit_test(program_that_dies_while_armed_leaves_nothing),
 	};
 	static _Atomic uint32_t word;
