@@ -22,7 +22,7 @@ const struct gate_rest gate_rest_default = {
 	.tired_us = 2000000,
 	.deep_us = 2500,
 	.trap_us = 20000,
-	.net_us = 100000,
+	.net_us = 20000,
 };
 
 /* Bells of removed programs point to this word, which is never rung. */

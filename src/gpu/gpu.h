@@ -270,8 +270,9 @@ static inline bool is_ruler(const struct ucred *who)
 }
 
 /* server.c */
-void gpu_watch_hall(struct gpu *gpu); /* gpu::hall is another descriptor; before the old one is closed */
-void gpu_wake(struct gpu *gpu);	      /* the main thread, from any other: a worker has ended */
+bool gpu_has_traps(const struct gpu *gpu); /* doorbells have breakpoints, by the settings */
+void gpu_watch_hall(struct gpu *gpu);	   /* gpu::hall is another descriptor; before the old one is closed */
+void gpu_wake(struct gpu *gpu);		   /* the main thread, from any other: a worker has ended */
 
 /* hall.c: belfryd */
 void gpu_hall_hear(struct gpu *gpu);

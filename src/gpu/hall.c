@@ -152,7 +152,7 @@ static void settings_changed(struct gpu *gpu, const struct settings *settings)
 	pthread_mutex_unlock(&gpu->policy_lock);
 	options = gpu_sched_options(gpu);
 	sched_configure(gpu->sched, &options, bf_now_ns());
-	gate_allow_traps(gpu->gate, settings->doorbells == SETTINGS_BREAKPOINTS);
+	gate_allow_traps(gpu->gate, gpu_has_traps(gpu));
 	work_setup(gpu);
 	if (has_other_domains)
 		domains_renumber(gpu);

@@ -33,7 +33,14 @@ static const struct gate_rest rest_beside_soft = { .spin_us = 20,
 						   .tired_us = 2000000,
 						   .deep_us = 2500,
 						   .trap_us = 20000,
-						   .net_us = 100000 };
+						   .net_us = 20000 };
+
+/* With the NVIDIA driver they are not the default before they are measured on one of its GPUs. */
+bool gpu_has_traps(const struct gpu *gpu)
+{
+	return gpu->settings.doorbells == SETTINGS_BREAKPOINTS ||
+	       (gpu->settings.doorbells == SETTINGS_DOORBELLS_AUTO && gpu->which.kind == PROTOCOL_GPU_SOFT);
+}
 
 struct sched_options gpu_sched_options(const struct gpu *gpu)
 {
@@ -101,7 +108,7 @@ static int open_gpu(struct gpu *gpu, bool any_driver, struct bf_error *err)
 		return -err->code;
 	gate_set_rang(gpu->gate, gpu->device->rang);
 	gate_set_call(gpu->gate, called_by_gate, gpu);
-	gate_allow_traps(gpu->gate, gpu->settings.doorbells == SETTINGS_BREAKPOINTS);
+	gate_allow_traps(gpu->gate, gpu_has_traps(gpu));
 	sched = gpu_sched_options(gpu);
 	gpu->sched = sched_new(&sched, bf_now_ns());
 	return gpu->sched ? 0 : bf_fail(err, ENOMEM, "out of memory");

@@ -7,6 +7,6 @@ const struct settings settings_default = {
 	.grace_us = 500,
 	.idle_us = 1000,
 	.how = SETTINGS_AUTO,
-	.doorbells = SETTINGS_BREAKPOINTS,
+	.doorbells = SETTINGS_DOORBELLS_AUTO,
 	.on_daemon_death = SETTINGS_END,
 };

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 enum settings_how { SETTINGS_AUTO = 0, SETTINGS_TOKENS, SETTINGS_TURNS };
-enum settings_doorbells { SETTINGS_BREAKPOINTS = 0, SETTINGS_POLLING };
+enum settings_doorbells { SETTINGS_DOORBELLS_AUTO = 0, SETTINGS_BREAKPOINTS, SETTINGS_POLLING };
 enum settings_death { SETTINGS_END = 0, SETTINGS_CARRY };
 enum { SETTINGS_PERMITS = 64 };
 

@@ -406,7 +406,7 @@ static int take_permits(const char *key, const char *value, struct settings *to,
 static int take_sharing(struct reader *reader, const char *key, const char *value, struct bf_error *err)
 {
 	static const char *const hows[] = { "auto", "tokens", "turns", NULL };
-	static const char *const doorbells[] = { "breakpoints", "polling", NULL };
+	static const char *const doorbells[] = { "auto", "breakpoints", "polling", NULL };
 	struct settings *sharing = &reader->config->sharing;
 	uint64_t us;
 	int rc;

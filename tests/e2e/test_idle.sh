@@ -1,5 +1,5 @@
 #!/bin/bash
-# What is told of a vGPU on which nothing runs any more is that it uses nothing.
+# A vGPU on which nothing runs any more is reported to use nothing; and a program that is idle wakes its GPU server.
 # Functions are called by name:
 # shellcheck disable=SC1091,SC2154,SC2317
 set -u
@@ -25,7 +25,28 @@ sms_are_not_busy_after_the_last_program() {
 	is_nothing once busy.sm || fail "busy: $(figure once busy.sm)"
 }
 
+breakpoints() { find "/proc/$1/fd" -lname '*perf_event*' 2>/dev/null | wc -l; }
+has_breakpoints() { [ "$(breakpoints "$1")" -gt 0 ]; }
+has_no_breakpoints() { [ "$(breakpoints "$1")" = 0 ]; }
+
+an_idle_program_has_a_breakpoint_on_its_doorbell() {
+	local server program
+	"$BELFRY_BUILD_DIR/tests/unit/gate_traps" >/dev/null 2>&1
+	if [ $? = 77 ]; then
+		echo "no hardware breakpoints here: what depends on them is left out"
+		return
+	fi
+	timeout 60 "$belfry" run once -- "$BELFRY_BUILD_DIR/bench/wake" --idle 30 >"$work/wake" 2>&1 &
+	program=$!
+	until_so has_line '^idle' "$work/wake"
+	server=$(server_pid once)
+	until_so has_breakpoints "$server"
+	kill "$program"
+	until_so has_no_breakpoints "$server"
+}
+
 a_share_falls_to_nothing_after_the_last_program
 sms_are_not_busy_after_the_last_program
-status 0 "$belfry" rm once
+an_idle_program_has_a_breakpoint_on_its_doorbell
+status 0 "$belfry" rm --force once
 exit "$failed"
