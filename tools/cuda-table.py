@@ -10,6 +10,7 @@ import glob
 import os
 import re
 import sys
+import textwrap
 
 PER_THREAD = re.compile(r"_pt(sz|ds)$")
 DEFINED = re.compile(r"^EXPORT CUresult (cu\w+)\(", re.M)
@@ -98,11 +99,11 @@ def table(api):
 
 
 def listing(names):
-    """By area, the first word after cu: a paragraph each."""
+    """A paragraph for each area, which is the first word after cu."""
     areas = {}
     for name in names:
         areas.setdefault(re.match(r"cu([A-Z][a-z0-9]*)", name).group(1), []).append(f"`{name}`")
-    return "\n\n".join(f"**{area}**: " + ", ".join(found) for area, found in sorted(areas.items()))
+    return "\n\n".join(textwrap.fill(f"**{area}**: " + ", ".join(found), 100) for area, found in sorted(areas.items()))
 
 
 def document(api):
@@ -114,18 +115,24 @@ def document(api):
     served = [name for name in per_thread if not api.is_missing(name)]
     return f"""# The CUDA driver API on the software GPU
 
-`libcuda.so.1` of the software GPU exports all {len(api.names)} symbols of the real library of CUDA 13.0. Of the {len(plain)} functions,
-{len(have)} work and {len(lack)} answer `CUDA_ERROR_NOT_SUPPORTED`. Of the {len(per_thread)} forms for a thread's own default stream
-(`_ptsz`, `_ptds`), {len(served)} work: those whose plain form does. Among the missing, a name
-without `_v2` beside one with it is the form of before CUDA 3.2, with 32-bit addresses: no header of today leads to it.
+`libcuda.so.1` of the software GPU exports all {len(api.names)} symbols of the real library of CUDA 13.0.
 
-This file is made by `tools/cuda-table.py --doc src/soft/cuda`.
+| symbols | all | work | return `CUDA_ERROR_NOT_SUPPORTED` |
+| --- | ---: | ---: | ---: |
+| functions | {len(plain)} | {len(have)} | {len(lack)} |
+| forms for the per-thread default stream (`_ptsz`, `_ptds`) | {len(per_thread)} | {len(served)} | {len(per_thread) - len(served)} |
+
+A form for the per-thread default stream works if its plain form works; the lists below name plain
+forms only. A function without `_v2` that is not supported, beside one with `_v2` that works, is an
+older form, in most cases from before CUDA 3.2 with 32-bit addresses. No current header uses it.
+
+`tools/cuda-table.py --doc src/soft/cuda` generates this file.
 
 ## Functions that work
 
 {listing(have)}
 
-## Functions that answer CUDA_ERROR_NOT_SUPPORTED
+## Functions that return CUDA_ERROR_NOT_SUPPORTED
 
 {listing(lack)}
 """
