@@ -1,14 +1,16 @@
 #include "gpu/burst.h"
 
-/* Whether the last record tells when the burst ended: it is of this burst, and the GPU had seen all that came by then. What
- * is found later may have come a little earlier; but who waits for the end submits nothing before it. */
+/* Whether the last record shows when the burst ended: the record belongs to this burst, and the GPU had seen
+ * everything submitted by then. A submission may have come a little before it was found, but a program that waits for
+ * the end submits nothing before it. */
 static bool has_ended(const struct burst *burst, struct gate_came next)
 {
 	return burst->came_ns && burst->end_ns > burst->came_ns &&
 	       (!next.found_ns || next.found_ns > burst->end_ns);
 }
 
-/* One that was found after the end of the burst before did not come before that end, or it would belong to that burst. */
+/* likely_ns is an estimate. A submission that was found after the end of the previous burst did not come before that
+ * end, or it would belong to that burst. */
 void burst_came(struct burst *burst, struct gate_came came)
 {
 	uint64_t first_ns = came.found_ns < burst->free_ns ? came.found_ns : burst->free_ns;

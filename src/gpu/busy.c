@@ -1,11 +1,11 @@
-/* How busy SMs and memory are, for policies and people. Asking takes a while (0.2 ms on an H200), so it is the main thread that
- * asks, and only while the GPU is used. */
+/* How busy SMs and memory are, for policies and reports. Reading the counters takes a while (0.2 ms on an H200), so
+ * the main thread reads them, and only while the GPU is used. */
 #include <errno.h>
 
 #include "base/log.h"
 #include "gpu/gpu.h"
 
-/* Samples of the real counters are 100 ms old at worst (docs/driver.md): over less than this they would say little. */
+/* Samples of the real counters are up to 100 ms old (docs/driver.md), so shorter intervals would not be accurate. */
 static const uint64_t every_ns = 500000000;
 
 void busy_used(struct gpu *gpu)
@@ -34,7 +34,7 @@ static void ask(struct gpu *gpu)
 	gpu_unlock(gpu);
 }
 
-/* No program has used it since the last look, and it is not looked at again before one does. */
+/* No program has used the GPU since the last look. The counters are not read again before one does. */
 static void rest(struct gpu *gpu)
 {
 	gpu_lock(gpu);
@@ -46,7 +46,7 @@ void busy_look(struct gpu *gpu, uint64_t now_ns)
 {
 	if (!gpu->device->ops->load || gpu->is_busy_untold)
 		return;
-	if (!gpu->busy_due_ns && gpu->was_used) { /* from now on */
+	if (!gpu->busy_due_ns && gpu->was_used) { /* the GPU is used again */
 		ask(gpu);
 		gpu->busy_due_ns = now_ns + every_ns;
 	} else if (gpu->busy_due_ns && now_ns >= gpu->busy_due_ns) {

@@ -1,15 +1,17 @@
-/* What wardens ask policies: whether a program gets memory or a context. Under the warden's lock and without gpu::lock, so
- * nothing here waits for long: policies are found under gpu::policy_lock and called without any lock, and without a table. */
+/* Wardens ask policies whether a program gets memory or a context. This runs under the warden's lock and without
+ * gpu::lock, so nothing here waits for long: policies are found under gpu::policy_lock, and called without any lock
+ * and without a table. */
 #include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "gpu/policy.h"
 
-/* The driver rounds what it gives up to this. */
+/* The driver rounds allocations up to this. */
 enum { ROOM_UNIT = 2 << 20 };
 
-/* The GPU's policy or the vGPU's own, if it has the hook; to be put. And what a question to it begins with. */
+/* A reference to the GPU's policy or to the vGPU's own, if it has the hook; the caller puts it. head: what a context
+ * for it begins with. */
 static struct policy *take(struct vgpu *vgpu, bool is_own, enum belfry_hook hook, size_t size,
 			   struct belfry_head *head)
 {
@@ -42,7 +44,8 @@ static int call(struct vgpu *vgpu, bool is_own, enum belfry_hook hook, void *ctx
 	return rc < 0 ? BELFRY_DEFAULT : rc;
 }
 
-/* Its own first; what that leaves open is the GPU's, which finds the question as it was. Who has proposed something. */
+/* Ask the vGPU's own policy first. If it proposes nothing, ask the GPU's policy with the original context. Returns
+ * which of them proposed something. */
 static enum sched_decider consult(struct vgpu *vgpu, enum belfry_hook hook, void *ctx, size_t size)
 {
 	uint8_t asked[sizeof(struct belfry_mem_alloc) > sizeof(struct belfry_ctx_init)
@@ -56,7 +59,8 @@ static enum sched_decider consult(struct vgpu *vgpu, enum belfry_hook hook, void
 	return call(vgpu, false, hook, ctx, size) == BELFRY_PROPOSE ? SCHED_BY_POLICY : SCHED_BUILT_IN;
 }
 
-/* A refusal is told like any decision, but by the main thread: who has gpu::lock may wait for the warden's, which is ours. */
+/* A refusal is reported like any decision, but by the main thread: a thread that holds gpu::lock may wait for the
+ * warden's lock, which this thread holds. */
 static void tell(struct vgpu *vgpu, enum belfry_hook hook, enum sched_decider decider, uint32_t clamps,
 		 const void *ctx, size_t size)
 {
@@ -109,7 +113,7 @@ static struct belfry_mem_alloc mem_question(const struct vgpu *vgpu, const struc
 					  .gpu_bytes = asked->gpu_bytes };
 }
 
-/* What is missing is the main thread's to find: limits are its. */
+/* The main thread finds the missing memory, because only it changes limits. */
 static bool make_room(void *context, const struct warden_mem_ask *asked)
 {
 	struct vgpu *vgpu = context;
@@ -137,7 +141,7 @@ static bool mem_alloc(void *context, const struct warden_mem_ask *asked)
 	return false;
 }
 
-/* What there is not is as it would be. */
+/* Replace values that are out of range by the defaults. */
 static uint32_t clamp_turns(struct belfry_ctx_init *ctx)
 {
 	struct belfry_ctx_init proposed = *ctx;
@@ -151,7 +155,7 @@ static uint32_t clamp_turns(struct belfry_ctx_init *ctx)
 		       : 0;
 }
 
-/* What was set by hand stays. */
+/* A timeslice or interleave of the vGPU's spec takes precedence over the policy's. */
 static bool ctx_init(void *context, struct warden_ctx_ask *asked)
 {
 	struct vgpu *vgpu = context;

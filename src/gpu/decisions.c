@@ -1,4 +1,4 @@
-/* What policies decided lately, and who wants to be told as it happens. */
+/* The recent decisions of policies, and the followers that receive them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { FOLLOWERS_MAX = 64, FOLLOWERS_OF_ONE = 8 };
 
-/* That nobody is stopped is asked often, and no news. */
+/* Decisions to stop no vGPU are frequent and are not kept. */
 static bool is_news(const struct sched_decision *is)
 {
 	if (is->decider == SCHED_BUILT_IN || !decision_proposes(is->hook))
@@ -116,7 +116,7 @@ void decisions_settle(struct gpu *gpu)
 	sched_watch(gpu->sched, has_any || gpu->followers ? &watch : NULL);
 }
 
-/* Who is there, for a record that is to be read without us. */
+/* Send the existing vGPUs, so that the record can be read by itself. */
 static void introduce(struct gpu *gpu, struct follower *follower)
 {
 	for (const struct vgpu *v = gpu->vgpus; v; v = v->next) {
@@ -163,7 +163,8 @@ struct follower *follower_add(struct gpu *gpu, const struct talker *talker, uint
 		free(follower);
 		return NULL;
 	}
-	/* As much as may be: bursts are not lost. It is memory of the kernel's, so others have what anybody may. */
+	/* A large buffer, so that bursts are not lost. It is kernel memory, so other users get no more than the
+	 * system's limit. */
 	if (!is_ruler(&talker->who) || setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)))
 		setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	*follower = (struct follower){ .sock = sock,

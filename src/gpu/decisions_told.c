@@ -1,4 +1,4 @@
-/* What policies decided lately, for belfry explain and belfry trace. */
+/* The recent decisions of policies, for belfry explain and belfry trace. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,13 +11,13 @@ static uint64_t first_of(const struct gpu *gpu)
 	return gpu->decisions.count > GPU_DECISIONS ? gpu->decisions.count - GPU_DECISIONS : 0;
 }
 
-/* What the ring has about one vGPU. */
+/* The decisions in the ring about one vGPU. */
 struct lately {
 	const struct decision *last, *last_clamped;
 	uint64_t count, clamped;
 };
 
-/* Whether it was decided by one that is there now: what others did is over. */
+/* Whether a policy that is still loaded has decided it. */
 static bool is_of_these(const struct vgpu *vgpu, const struct decision *d)
 {
 	const struct seat *gpus = vgpu->gpu->seat, *own = vgpu->seat;
@@ -129,7 +129,7 @@ static const char *name_of(const struct gpu *gpu, uint32_t track)
 	return "";
 }
 
-/* An instant on the track of whoever it is about: `comma` is what comes before the first. */
+/* An instant on the track of the vGPU that got the decision. comma: the separator before it. */
 static void write_one(FILE *to, const struct gpu *gpu, const struct decision *d, const char *comma)
 {
 	char proposed[32], got[32], clamps[64];

@@ -1,5 +1,5 @@
-/* Domains. A domain belongs to the owner of its vGPUs: the same name of two users is two domains, unless the configuration
- * lists the name in public_domains. All functions are called with the lock held. */
+/* Domains. A domain belongs to the owner of its vGPUs: the same name used by two users means two domains, unless
+ * public_domains in the configuration lists the name. All functions are called with the lock held. */
 #include <errno.h>
 #include <string.h>
 
@@ -43,7 +43,7 @@ static bool is_taken(const struct gpu *gpu, uint32_t number)
 	return false;
 }
 
-/* Numbers are given out and not computed: two names of one hash would be one domain. */
+/* Numbers are assigned, not computed: two names with the same hash would be one domain. */
 uint32_t domain_number(struct gpu *gpu, const struct vgpu *self, const char *domain, uid_t owner)
 {
 	if (!domain[0])

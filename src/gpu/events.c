@@ -1,6 +1,6 @@
-/* Events of a GPU, for belfryd: what programs and policies do. belfryd is not waited for: what its socket does not take is
- * counted, and told with the next event. What a program can cause as often as it likes is told once in a while, with how
- * often it was. The main thread's. */
+/* Events of a GPU, for belfryd: what programs and policies do. The server does not wait for belfryd: events that its
+ * socket does not accept are counted, and the next event carries the count. Events that a program can cause at any
+ * rate are reported at intervals, with a count. Main thread only, unless noted otherwise. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -104,12 +104,12 @@ void limit_memory(struct vgpu *vgpu, pid_t pid, uint64_t bytes)
 	vgpu->limited.bytes = bytes;
 	vgpu->limited.memory++;
 	pthread_mutex_unlock(&vgpu->gpu->policy_lock);
-	/* Once: while it is to be told nobody is woken for another one. */
+	/* The main thread is woken once, not again until it has reported. */
 	if (!atomic_exchange(&vgpu->limited.has_memory, true))
 		gpu_wake(vgpu->gpu);
 }
 
-/* With the lock; the turner's, while it measures. */
+/* With the lock. Called by the turner when it measures. */
 void limit_time(struct vgpu *vgpu)
 {
 	uint64_t limited_ns = sched_counts(vgpu->gpu->sched, vgpu->sched).limited_ns;

@@ -1,4 +1,4 @@
-/* Why a vGPU waits, or does not, in plain words. */
+/* Explains why a vGPU waits, or what it does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Programs that came to grief on the GPU. A warden finds out; policies are asked with the lock and the table, which wardens
- * must not wait for, so it is the main thread that tells. */
+/* Faults of programs on the GPU. A warden finds them. Policies are called with gpu::lock and the table, which wardens
+ * must not wait for, so the main thread reports them. */
 #include "base/log.h"
 #include "gpu/policy.h"
 
@@ -28,7 +28,7 @@ void fault_came(struct vgpu *vgpu, pid_t pid, uint32_t code)
 	struct fault fault = { .at_ns = bf_now_ns(), .pid = pid, .code = code };
 
 	pthread_mutex_lock(&vgpu->gpu->policy_lock);
-	/* A program that makes more than there is room for has been told of enough. */
+	/* Faults beyond the size of the array are dropped. */
 	if (vgpu->new_fault_count < VGPU_FAULTS)
 		vgpu->new_faults[vgpu->new_fault_count++] = fault;
 	pthread_mutex_unlock(&vgpu->gpu->policy_lock);
@@ -96,7 +96,7 @@ void faults_find(struct gpu *gpu)
 	faults_tell(gpu);
 }
 
-/* Whoever waits for its name does not wait for a warden that is busy. */
+/* Does not wait for a busy warden, because a client may wait for the name of this vGPU. */
 void faults_end(struct vgpu *vgpu)
 {
 	if (vgpu->warden)

@@ -19,7 +19,7 @@ static struct hall_message message_of(enum hall_kind kind)
 	return (struct hall_message){ .magic = HALL_MAGIC, .version = PROTOCOL_VERSION, .kind = kind };
 }
 
-/* belfryd reads what we say; if it does not it is as good as gone. */
+/* If a message cannot be sent, belfryd counts as gone. */
 static void send_hall(struct gpu *gpu, const struct hall_message *message)
 {
 	if (gpu->hall < 0)
@@ -157,16 +157,16 @@ static void settings_changed(struct gpu *gpu, const struct settings *settings)
 	if (has_other_domains)
 		domains_renumber(gpu);
 	gpu_unlock(gpu);
-	/* The main thread alone makes wardens, and is here. */
+	/* Only the main thread creates wardens, and this is the main thread. */
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next)
 		if (v->warden)
 			warden_set_permits(v->warden, settings->permits, settings->permit_count);
 	turner_wake(gpu);
-	if (is_other) /* what was loaded by hand stays otherwise */
+	if (is_other) /* otherwise a policy that a client loaded stays */
 		policy_configure(gpu);
 }
 
-/* Takes the connection. belfryd keeps a name for whoever asked for it, until it is told. */
+/* Takes the connection. belfryd reserves the name for the client until it receives HALL_REFUSED. */
 static void turn_away(struct gpu *gpu, int sock, const struct protocol_request *request,
 		      const struct bf_error *why)
 {
@@ -194,7 +194,8 @@ static void request_came(struct gpu *gpu, const struct hall_message *message, in
 	talker_request(gpu, talker ? talker : &own, &message->request);
 }
 
-/* A message, and the descriptor that came with it or -1. False: belfryd has gone, or speaks nonsense. */
+/* A message, and its descriptor or -1. kind is 0 if there is none. False: belfryd has closed the connection, or the
+ * message is invalid. */
 static bool receive(int sock, struct hall_message *message, int *fd)
 {
 	ssize_t got = bf_message_receive(sock, message, sizeof(*message), fd, MSG_DONTWAIT);
@@ -259,7 +260,7 @@ int gpu_hall_listen(struct gpu *gpu, struct bf_error *err)
 	if (sock < 0)
 		return bf_fail(err, errno, "no descriptors: %s", strerror(errno));
 	memcpy(address.sun_path, gpu->socket, sizeof(address.sun_path));
-	unlink(gpu->socket); /* belfryd has found that nobody is behind it */
+	unlink(gpu->socket); /* belfryd has found that no process listens on it */
 	mask = umask(0177);
 	rc = bind(sock, (struct sockaddr *)&address, sizeof(address)) || listen(sock, 4) ? -errno : 0;
 	umask(mask);
@@ -269,7 +270,8 @@ int gpu_hall_listen(struct gpu *gpu, struct bf_error *err)
 	return 0;
 }
 
-/* Programs of a private belfryd are of its user, too. root's belfryd may have filters of its own, and others than ours. */
+/* Programs of a private belfryd run as the same user as it does. A belfryd of root may have other seccomp filters
+ * than this process. */
 static bool is_program(int sock, const struct ucred *who)
 {
 	pid_t pid;
@@ -278,7 +280,7 @@ static bool is_program(int sock, const struct ucred *who)
 	return where != INSIDE_NOT && !(where == INSIDE_LEFT && who->uid == 0);
 }
 
-/* Another belfryd has come: from now on that is ours. */
+/* Another belfryd has connected. It replaces the previous one. */
 void gpu_hall_accept(struct gpu *gpu)
 {
 	cleanup_close int sock = accept4(gpu->listen_fd, NULL, NULL, SOCK_CLOEXEC);

@@ -1,4 +1,4 @@
-/* Policies come: from a client or by the configuration. Read, verified, and given their place. */
+/* Loads policies from clients and from the configuration: reads, verifies and installs them. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "gpu/policy.h"
 #include "replay/decision.h"
 
-/* All of it, into memory of ours: nobody can change it any more, and nobody is waited for but a disk. */
+/* Read the whole file into private memory, which the client cannot change. This waits for the disk only. */
 static void *read_object(int file, size_t *bytes, struct bf_error *err)
 {
 	cleanup_free char *object = NULL;
@@ -53,8 +53,8 @@ static void *read_object(int file, size_t *bytes, struct bf_error *err)
 	return taken;
 }
 
-/* Where maps of policies on this GPU are to be seen: root's alone, and only his are. Two belfryds of root's have a place each.
- * False: nowhere. */
+/* The folder where maps of this GPU's policies are pinned. Only belfryd of root pins maps. The hash keeps two of its
+ * instances apart. False: maps are not pinned. */
 static bool pin_place(const struct gpu *gpu, char *to, size_t room)
 {
 	const char *suffix = strrchr(gpu->socket, '.');
@@ -65,7 +65,7 @@ static bool pin_place(const struct gpu *gpu, char *to, size_t room)
 	       (int)room;
 }
 
-/* And those of one policy. */
+/* The folder of one policy. */
 static bool pin_folder(const struct gpu *gpu, const struct vgpu *vgpu, const char *name, char *to,
 		       size_t room)
 {
@@ -88,7 +88,7 @@ void policies_begin(const struct gpu *gpu)
 		policy_clear_pins(place);
 }
 
-/* One that is never asked would decide nothing, and nobody would know. */
+/* A vGPU's own policy without such a hook would never be called. */
 static int check_is_asked(const struct policy_description *description, struct bf_error *err)
 {
 	char hooks[256];
@@ -133,7 +133,7 @@ static void pin(struct gpu *gpu, struct seat *seat)
 
 	if (!pin_folder(gpu, seat->vgpu, seat->name, folder, sizeof(folder)))
 		return;
-	gpu_unlock(gpu); /* the main thread alone, which is here, gives and takes places */
+	gpu_unlock(gpu); /* only the main thread changes seats, and this is the main thread */
 	policy_pin(seat->policy, folder);
 	gpu_lock(gpu);
 	snprintf(seat->pinned, sizeof(seat->pinned), "%s", policy_pinned(seat->policy));
@@ -156,10 +156,10 @@ static void take_place(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat, ch
 			info.why);
 	} else {
 		uint64_t swap_ns = bf_now_ns() - start_ns;
-		/* Where a vGPU had none, the GPU's has decided about it. */
+		/* The GPU's policy decided about a vGPU without its own. */
 		const char *replaced = before ? before->name : vgpu ? policy_name_of(gpu, NULL) : "built-in";
 
-		pin(gpu, seat); /* not before: it takes the place of the pins of one of the same name */
+		pin(gpu, seat); /* after seat_take(): it replaces the pins of a policy of the same name */
 		*body = loaded_json(gpu, seat, replaced, swap_ns, bytes);
 		bf_log(BF_LOG_INFO, "policy %s%s%s was loaded, in place of %s", seat->name,
 		       vgpu ? " of " : "", vgpu ? vgpu->name : "",
@@ -173,10 +173,10 @@ static void take_place(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat, ch
 	seat_free(before);
 }
 
-/* `body` is what there is to say then. */
+/* *body: the answer. */
 static void seat_policy(struct load *load, char **body, size_t *bytes)
 {
-	/* The main thread alone removes vGPUs, and is here. */
+	/* Only the main thread removes vGPUs, and this is the main thread. */
 	struct vgpu *vgpu = vgpu_by_id(load->gpu, load->vgpu_id);
 	struct seat *seat;
 
@@ -185,7 +185,7 @@ static void seat_policy(struct load *load, char **body, size_t *bytes)
 		return;
 	}
 	seat = seat_new(load->gpu, vgpu, load->policy, load->file);
-	load->policy = NULL; /* the seat's, or gone */
+	load->policy = NULL; /* seat_new() has taken it */
 	if (seat)
 		take_place(load->gpu, vgpu, seat, body, bytes, &load->err);
 	else
@@ -241,7 +241,7 @@ static struct load *load_new(struct gpu *gpu, const char *file, const char *sets
 	return load;
 }
 
-/* For the vGPU that its talker has named, if any. */
+/* name: the vGPU that the talker has named; empty: none. */
 static int take_object(struct load *load, const char *name, int file, struct bf_error *err)
 {
 	const struct vgpu *vgpu = name[0] ? vgpu_find(load->gpu, name) : NULL;
@@ -316,7 +316,7 @@ void policy_configure(struct gpu *gpu)
 {
 	struct bf_error err;
 
-	loader_drop(gpu, NULL); /* what it said before */
+	loader_drop(gpu, NULL); /* a policy of an earlier configuration */
 	if (!gpu->settings.policy[0])
 		unload_configured(gpu);
 	else if (load_configured(gpu, &err))

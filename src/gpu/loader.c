@@ -1,5 +1,5 @@
-/* Objects on their way to being policies, one after another. The kernel's verifier can take seconds over one, so it is asked
- * on a thread of its own; all else here is the main thread's, which serves others meanwhile. */
+/* Loads policy objects one after another. The kernel's verifier can take seconds, so it runs in a thread of its own.
+ * Everything else here is done by the main thread, which serves other requests meanwhile. */
 #include <sys/prctl.h>
 
 #include "gpu/policy.h"
@@ -15,7 +15,7 @@ static void *loader_main(void *arg)
 	return NULL;
 }
 
-/* Where there can be no thread, others wait. */
+/* If no thread can be created, the main thread verifies, and other requests wait. */
 static void begin(struct load *load)
 {
 	load->has_thread = !load->is_dropped && !pthread_create(&load->thread, NULL, loader_main, load);
@@ -27,7 +27,7 @@ static void begin(struct load *load)
 	gpu_wake(load->gpu);
 }
 
-/* The next is looked at while this one takes its place. */
+/* The next object is verified while this one is installed. */
 static void settle_first(struct gpu *gpu)
 {
 	struct load *load = gpu->loads;

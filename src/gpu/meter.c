@@ -1,6 +1,6 @@
-/* How much of the GPU each vGPU has used, and telling sched. Where the device counts (the software GPU), that. Where the
- * driver records whose context was on the GPU (docs/driver.md), the time it was, as far as it had work: a context
- * without work stays on as long as nobody else comes. */
+/* Measures the GPU time of each vGPU, and reports it to sched. The software GPU counts it. The NVIDIA driver records
+ * which context was on the GPU (docs/driver.md). This time counts only as far as the vGPU had work: a context without
+ * work stays on the GPU until another one comes. */
 #include <string.h>
 
 #include "base/log.h"
@@ -14,7 +14,7 @@ static bool has_limit(const struct vgpu *vgpu)
 	return vgpu->spec.limit_ppm < SPEC_WHOLE_PPM;
 }
 
-/* Limits are held to what was measured, so it is measured more often where there are any. */
+/* Limits apply to measured time, so it is measured more often while a vGPU with a limit has programs. */
 static uint64_t interval_ns(const struct gpu *gpu)
 {
 	for (const struct vgpu *v = gpu->vgpus; v; v = v->next)
@@ -84,7 +84,8 @@ void meter_take_done(struct vgpu *vgpu, const struct device_done *done, unsigned
 	}
 }
 
-/* Its context left the GPU, then something was passed on, then it came back: it had left since it was done. */
+/* The context left the GPU, then work was passed on, then the context came back: it had left because its work was
+ * done. */
 static void take_turn(struct vgpu *vgpu, const struct device_turn *turn)
 {
 	meter_split_burst(vgpu, turn->start_ns);
@@ -104,10 +105,10 @@ static void count_turn(struct gpu *gpu, const struct device_turn *turn)
 		take_turn(v, turn);
 		return;
 	}
-	gpu->strange_turns++; /* of a program outside, or one that we are not told the name of */
+	gpu->strange_turns++; /* of a process outside Belfry, or one whose ID is not visible */
 }
 
-/* No more than it had work for, by the clock; and that, where the records do not say. */
+/* At most the time for which the vGPU had work, by the clock. Exactly this time if the records do not show the vGPU. */
 static uint64_t used_ns(const struct gpu *gpu, const struct vgpu *vgpu, bool has_records, uint64_t held_ns)
 {
 	if (!has_records || (!vgpu->residence_ns && gpu->strange_turns))
@@ -133,7 +134,7 @@ static void settle_residence(struct gpu *gpu, bool has_records, uint64_t now_ns)
 	}
 }
 
-/* One that runs alone makes no records, and its time is the clock's. */
+/* A vGPU that runs alone causes no records, and its time is measured by the clock. */
 static bool have_many_run(const struct gpu *gpu)
 {
 	unsigned count = 0;

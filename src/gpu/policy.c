@@ -1,4 +1,4 @@
-/* What clients ask about policies: load one, unload it, tell of it, follow what it decides. */
+/* Requests of clients about policies: load, unload, list, dump, follow. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static int check_may_load(const struct talker *talker, struct bf_error *err)
 		"policies run in the kernel: only root and the user belfryd runs as may load and unload them");
 }
 
-/* The vGPU that is named; NULL: none is, or err says that there is no such. */
+/* The vGPU of that name. NULL: the name is empty, or err says that there is no such vGPU. */
 static struct vgpu *find(const struct gpu *gpu, const char *name, struct bf_error *err)
 {
 	struct vgpu *vgpu = name[0] ? vgpu_find(gpu, name) : NULL;
@@ -79,7 +79,7 @@ static void unload(struct gpu *gpu, const struct talker *talker, const struct pr
 	if (err->code || check_may_load(talker, err))
 		return;
 	if (!vgpu)
-		loader_drop(gpu, NULL); /* what the configuration says is not to come after this */
+		loader_drop(gpu, NULL); /* a configured policy must not be installed after this */
 	before = seat_take(gpu, vgpu, NULL);
 	if (!before) {
 		fail_without(gpu, vgpu, "", err);
@@ -171,8 +171,8 @@ static void add_seat(struct json_object *to, const struct seat *seat)
 		json_object_array_add(to, seat_json(seat));
 }
 
-/* Those that have to do with one vGPU in the order in which they are asked; or all. The built-in comes last: it decides
- * what the others leave to it. */
+/* The policies that concern one vGPU, in the order in which they are called; or all policies. The built-in comes
+ * last: it decides what the others leave to it. */
 static char *list(const struct gpu *gpu, const struct vgpu *vgpu, size_t *bytes)
 {
 	struct json_object *top = json_object_new_object(), *policies = json_object_new_array(),
@@ -225,7 +225,7 @@ static char *dump(struct gpu *gpu, struct vgpu *vgpu, size_t *bytes, struct bf_e
 	return json_text(top, bytes);
 }
 
-/* As explain: decisions tell what programs do, and when. */
+/* The same rule as for explain: decisions show what programs do, and when. */
 static int check_follow(const struct talker *talker, const struct vgpu *vgpu, struct bf_error *err)
 {
 	if (is_ruler(&talker->who) || (vgpu && vgpu_may_change(vgpu, talker->who.uid)))
@@ -269,7 +269,7 @@ void policy_request(struct gpu *gpu, struct talker *talker, const struct protoco
 	else if (request->op == PROTOCOL_POLICY_DUMP)
 		*body = dump(gpu, vgpu, bytes, err);
 	else
-		return; /* policy_follow, once it was answered */
+		return; /* policy_follow() is called after the answer */
 	if (!*body && !err->code)
 		bf_fail(err, ENOMEM, "out of memory");
 }

@@ -1,4 +1,4 @@
-/* Everything that is counted, as JSON: `belfry ls`, `stats` and `top`, and the metrics are made of this. */
+/* Everything that is counted, as JSON: the source of `belfry ls`, `stats`, `top` and the metrics. */
 #include <string.h>
 #include <time.h>
 
@@ -111,7 +111,7 @@ static struct json_object *submissions_json(const struct warden_report *report)
 	return submissions;
 }
 
-/* Controls that were refused because nothing is known of them, as "0x20801234": how often. */
+/* The number of refusals of each control that Belfry does not know, with keys such as "0x20801234". */
 static struct json_object *unknown_json(const struct warden_report *report)
 {
 	struct json_object *unknown = json_object_new_object();
@@ -214,7 +214,7 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 	json_add_number(to, "continued", warden->continued);
 	json_add(to, "unknown_controls", unknown_json(warden));
 	json_add_number(to, "probes", vgpu->probes);
-	/* What is known of it is of the time it runs. */
+	/* The values of a vGPU are measured while it runs, and apply only then. */
 	json_add(to, "busy",
 		 !report.sm_ppm		 ? NULL
 		 : report.window_used_ns ? busy_json(report.sm_ppm, report.mem_ppm)
@@ -236,7 +236,7 @@ static uint64_t thread_cpu_ns(pthread_t thread)
 	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
 }
 
-/* Without the lock: it takes milliseconds. Once a second at most, however often we are asked. */
+/* Reads the sensors without the lock, which takes milliseconds, and at most once a second. */
 static void sense(struct gpu *gpu)
 {
 	uint64_t now_ns = bf_now_ns();
@@ -307,8 +307,8 @@ static struct json_object *gpu_json(struct gpu *gpu, uint64_t used_bytes, uint64
 	return to;
 }
 
-/* The warden is asked without the lock: a driver call may be in its way. The main thread alone changes the list, and
- * is here. */
+/* The warden is asked without the lock, because this may wait for a driver call. Only the main thread changes the
+ * list, and this is the main thread. */
 static void ask_warden(struct vgpu *vgpu, struct warden_report *report)
 {
 	memset(report, 0, sizeof(*report));

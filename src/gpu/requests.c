@@ -1,4 +1,4 @@
-/* Connections that were handed to us, and what is asked on them. */
+/* The connections that belfryd has handed over, and their requests. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,12 +111,14 @@ static void send_reply(struct gpu *gpu, struct talker *talker, struct protocol_r
 		       size_t bytes)
 {
 	if (!reply_send(talker->sock, reply, body, bytes))
-		talker_drop(gpu, talker); /* a client that does not read its answers is not waited for */
+		talker_drop(
+			gpu,
+			talker); /* the server does not wait for a client that does not read its answers */
 	else if (!talker->vgpu && !talker->is_loading)
 		talker->until_ns = bf_now_ns() + NEXT_REQUEST_S * 1000000000ull;
 }
 
-/* What belfryd remembers is not acknowledged before it is on the disk. */
+/* A change that belfryd saves is acknowledged only when it is on the disk. */
 static bool wait_until_saved(struct gpu *gpu, struct talker *talker, uint32_t op,
 			     const struct protocol_reply *reply)
 {
@@ -135,7 +137,7 @@ static bool wait_until_saved(struct gpu *gpu, struct talker *talker, uint32_t op
 	return false;
 }
 
-/* A vGPU that cannot be remembered is not made; what was changed or removed stays so until belfryd ends. */
+/* A new vGPU that cannot be saved is removed again. A change or a removal stays until belfryd ends. */
 static void not_saved(struct gpu *gpu, const struct talker *talker, struct protocol_reply *reply,
 		      const struct hall_message *message)
 {
@@ -178,7 +180,7 @@ static void answer(struct gpu *gpu, struct talker *talker, const struct protocol
 {
 	struct protocol_reply reply = reply_of(err->code ? err : NULL);
 
-	/* belfryd keeps a name for whoever asked for it. */
+	/* belfryd reserves the name for the client until it receives HALL_REFUSED. */
 	if (err->code && (talker->sock < 0 || request->op == PROTOCOL_CREATE || request->op == PROTOCOL_RUN))
 		gpu_hall_tell_refused(gpu, request->name, err->text, talker->sock >= 0);
 	else if (talker->sock < 0)
@@ -202,7 +204,7 @@ static struct vgpu *find(struct gpu *gpu, const struct protocol_request *request
 	return vgpu;
 }
 
-/* One whose vGPU it is, or root. */
+/* For the owner and root only. */
 static struct vgpu *find_own(struct gpu *gpu, const struct talker *talker,
 			     const struct protocol_request *request, struct bf_error *err)
 {
@@ -221,14 +223,15 @@ static struct vgpu *create(struct gpu *gpu, const struct talker *talker,
 	struct spec spec = spec_default;
 
 	spec_merge(&spec, &request->spec, request->parts);
-	/* belfryd's own are made in any case: as another domain than that of the other user. */
+	/* belfryd's own vGPUs are always created. If another user has a domain of that name, they are in a separate
+	 * one. */
 	if (talker->sock >= 0 && domain_check(gpu, spec.domain, talker->who.uid, err))
 		return NULL;
 	return vgpu_create(gpu, request->name, &spec, talker->who.uid, request->flags & PROTOCOL_EPHEMERAL,
 			   err);
 }
 
-/* The vGPU that a run is to be on. The run itself begins with the next message. */
+/* Find or create the vGPU of a run. The run itself begins with the next message. */
 static void run(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
 		struct bf_error *err)
 {
@@ -273,7 +276,7 @@ static void set(struct gpu *gpu, const struct talker *talker, const struct proto
 		vgpu_set(vgpu, &request->spec, request->parts, err);
 }
 
-/* `body`, if there is one, is the answer's. */
+/* *body, if set, is the body of the answer. */
 static void perform(struct gpu *gpu, struct talker *talker, const struct protocol_request *request,
 		    char **body, size_t *bytes, struct bf_error *err)
 {
@@ -346,7 +349,7 @@ void talker_request(struct gpu *gpu, struct talker *talker, const struct protoco
 		gpu_unlock(gpu);
 	}
 	answer(gpu, talker, &request, &err, body, bytes, start_ns);
-	/* What is told comes after the answer. */
+	/* Decisions are sent after the answer. */
 	if (request.op == PROTOCOL_POLICY_FOLLOW && !err.code && talker->sock >= 0 &&
 	    !policy_follow(gpu, talker, &request))
 		talker_drop(gpu, talker);
@@ -367,7 +370,7 @@ void talker_loaded(struct gpu *gpu, const struct load *load, const char *body, s
 	answer_load(gpu, load->talker, &load->err, body, bytes, load->start_ns);
 }
 
-/* A policy's object is there. */
+/* A policy object has arrived. */
 static void came(struct gpu *gpu, struct talker *talker, const struct protocol_policy *message, int file)
 {
 	cleanup_close int object = file;
@@ -378,7 +381,7 @@ static void came(struct gpu *gpu, struct talker *talker, const struct protocol_p
 		answer_load(gpu, talker, &err, NULL, 0, start_ns);
 }
 
-/* The program's process is there, with its filter on. */
+/* The process of the program exists, and its filter is installed. */
 static void started(struct gpu *gpu, struct talker *talker, const struct protocol_started *message,
 		    int listener)
 {
@@ -397,8 +400,7 @@ static void started(struct gpu *gpu, struct talker *talker, const struct protoco
 		talker_drop(gpu, talker);
 }
 
-/* Before it has closed its connection the client may have said how the program ended; what it said before that was for the
- * worker. */
+/* Before it closes its connection, the client may send how the program ended. Its other messages are for the worker. */
 static void hear_end(struct run *run, int sock)
 {
 	struct protocol_ended message;
@@ -431,7 +433,7 @@ void talker_work(struct gpu *gpu, struct talker *talker)
 	if (talker->run)
 		hear_end(talker->run, talker->sock);
 	if (talker->run || talker->follower || talker->waits_for_load ||
-	    talker->unsaved) { /* it says nothing: this is its end */
+	    talker->unsaved) { /* no message is expected: the client is gone */
 		talker_drop(gpu, talker);
 		return;
 	}

@@ -1,5 +1,6 @@
-/* A program asks for more memory than its vGPU has, and a policy says whose it could be. It moves only between vGPUs of one
- * owner: to him it was promised. Limits are the main thread's to change, so the program waits for it. */
+/* A program needs more memory than its vGPU has, and a policy names the vGPU to take it from. Memory moves only
+ * between vGPUs of one owner, because it was promised to that owner. Only the main thread changes limits, so the
+ * program waits for it. */
 #include <errno.h>
 
 #include "base/log.h"
@@ -26,7 +27,7 @@ static int set_mem(struct vgpu *vgpu, uint64_t bytes, struct bf_error *err)
 	return vgpu_set(vgpu, &spec, SPEC_MEM, err);
 }
 
-/* All of it or nothing. Not below what is in use: the warden sees to that. */
+/* Moves all of it or nothing. The warden refuses a limit below what is in use. */
 static int move(struct vgpu *from, struct vgpu *to, uint64_t bytes, struct bf_error *err)
 {
 	uint64_t had = from->spec.mem_bytes;

@@ -1,4 +1,4 @@
-/* Runs: programs come, their driver calls are served, they go. */
+/* Runs: start them, serve the driver calls of their programs, end them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,7 +18,7 @@
 
 enum { AUDIT_MS = 1000, LAST_MS = 10000, STEWARD_LIMIT_MS = 5000, STEWARD_LOOK_MS = 20 };
 
-/* When its last run has ended, those it ended still have to die: what they had is given back then. */
+/* After the last run has ended, the processes that it killed must still exit, so that what they used is returned. */
 static bool is_over(struct vgpu *vgpu, uint64_t *give_up_ns)
 {
 	if (!vgpu->worker_ends)
@@ -28,7 +28,7 @@ static bool is_over(struct vgpu *vgpu, uint64_t *give_up_ns)
 	return !warden_has_processes(vgpu->warden) || bf_now_ns() > *give_up_ns;
 }
 
-/* A vGPU's worker: driver calls as they come, and once a second a look at what the driver itself counts. */
+/* The worker of a vGPU: serves driver calls, and once a second audits what the driver itself counts. */
 static void *worker_main(void *arg)
 {
 	struct vgpu *vgpu = arg;
@@ -72,7 +72,7 @@ static int start_worker(struct vgpu *vgpu, struct bf_error *err)
 	return 0;
 }
 
-/* It ends when there is nothing more to do. */
+/* The worker ends when nothing is left to do. */
 static void tell_worker(struct vgpu *vgpu)
 {
 	uint64_t one = 1;
@@ -103,8 +103,7 @@ void vgpus_reap_workers(struct gpu *gpu)
 			vgpu_end_worker(v);
 }
 
-/* True once there is something to read. A steward that does not answer, or a run that is being ended, is not waited
- * for. */
+/* True once an answer can be read. Does not wait any longer for a run that is ending. */
 static bool wait_for_steward(const struct run *run)
 {
 	struct pollfd wait_for = { run->sock, POLLIN, 0 };
@@ -115,8 +114,8 @@ static bool wait_for_steward(const struct run *run)
 	return false;
 }
 
-/* The steward's part: belfry, an ancestor of the program, fetches for us what we may not. One question at a time: the
- * vGPU's worker asks, and holds no lock meanwhile. */
+/* The steward is belfry, an ancestor of the program: it gets descriptors that the GPU server may not. One question at
+ * a time: the vGPU's worker asks, and holds no lock meanwhile. */
 static int ask_steward(const struct run *run, const struct protocol_notice *notice)
 {
 	struct protocol_stewarded answer;
@@ -125,14 +124,14 @@ static int ask_steward(const struct run *run, const struct protocol_notice *noti
 
 	if (send(run->sock, notice, sizeof(*notice), MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof(*notice))
 		return -EPIPE;
-	/* The socket itself does not wait: it was accepted so. */
+	/* The socket is non-blocking. */
 	got = wait_for_steward(run)
 		      ? bf_message_receive(run->sock, &answer, sizeof(answer), &fd, MSG_DONTWAIT)
 		      : -ETIMEDOUT;
 	if (got != (ssize_t)sizeof(answer) || answer.magic != PROTOCOL_MAGIC || (answer.rc && fd >= 0)) {
 		if (fd >= 0)
 			close(fd);
-		/* Out of step, or gone: it is not asked again. */
+		/* The steward is out of step or gone. It is not asked again. */
 		shutdown(run->sock, SHUT_RDWR);
 		return -EPIPE;
 	}
@@ -157,7 +156,7 @@ static int steward_open_memory(void *context, pid_t pid)
 	return ask_steward(context, &notice);
 }
 
-/* Whether those whose number was sent are the sender's to name: his own, and he their ancestor. */
+/* Whether the processes are the sender's: front_pid is the sender, and the program is its user's. */
 static bool is_his(const struct talker *talker, const struct protocol_started *started)
 {
 	struct stat st;
@@ -169,8 +168,8 @@ static bool is_his(const struct talker *talker, const struct protocol_started *s
 	return talker->who.uid == 0 || st.st_uid == talker->who.uid;
 }
 
-/* As it was left by runs that have all ended, perhaps in the middle of a stop: nothing of theirs is there any more that
- * could be let go, and sched thinks of it as closed and not stopped. */
+/* The runs of this warden have all ended, perhaps during a stop. Nothing of theirs is left to resume, and for sched
+ * the gate is closed, not stopped. */
 static int clear_warden(struct vgpu *vgpu, struct bf_error *err)
 {
 	vgpu_end_worker(vgpu);
@@ -274,7 +273,8 @@ static void say_end(const struct run *run, const char *why)
 		bf_log(BF_LOG_DEBUG, "a run has gone by itself");
 }
 
-/* With the lock, which is let go for what takes long. Only the main thread ends runs, so the lists stay as they are. */
+/* With the lock, which is released for slow operations. Only the main thread ends runs, so the lists stay as they
+ * are. */
 void run_end(struct run *run, const char *why)
 {
 	struct vgpu *vgpu = run->vgpu;

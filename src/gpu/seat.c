@@ -1,4 +1,4 @@
-/* Policies take and leave their places: sched is told, and so are they. */
+/* Installs and removes policies, and calls their init and exit hooks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ void seat_info(const struct seat *seat, struct policy_info *info)
 		*info = seat->last;
 }
 
-/* Called by sched, so under the lock. What is left of a policy that fails is the main thread's to clear away. */
+/* Called by sched, so under the lock. The main thread releases a policy that fails. */
 static int ask(void *context, enum belfry_hook hook, void *ctx, size_t size)
 {
 	struct seat *seat = context;
@@ -114,7 +114,7 @@ int seat_call(struct seat *seat, enum belfry_hook hook, void *ctx, size_t size)
 	head = seat_head(seat->gpu, hook, size);
 	memcpy(ctx, &head, sizeof(head));
 	rc = policy_call(seat->policy, hook, ctx, size);
-	memcpy(ctx, &head, sizeof(head)); /* whatever was written there */
+	memcpy(ctx, &head, sizeof(head)); /* the hook may have overwritten it */
 	if (rc >= 0)
 		return rc;
 	gpu_wake(seat->gpu);
@@ -165,7 +165,7 @@ static void set(struct gpu *gpu, struct seat **place, struct seat *seat)
 	pthread_mutex_unlock(&gpu->policy_lock);
 }
 
-/* One that is out may not have been let go of yet. */
+/* A policy that is out may not be released yet. */
 static bool decides(const struct seat *seat)
 {
 	struct policy_info info = { .is_out = true };
@@ -175,7 +175,7 @@ static bool decides(const struct seat *seat)
 	return !info.is_out;
 }
 
-/* Who holds the token and what waits stays as it is: sched keeps them. */
+/* The holder of the token and the waiting vGPUs stay the same: sched keeps them. */
 static void put(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat)
 {
 	struct sched_policy policy = for_sched(seat);
@@ -205,7 +205,7 @@ static void begin_own(struct vgpu *vgpu)
 	tell_own(vgpu, BELFRY_HOOK_VGPU_INIT);
 }
 
-/* It has no place any more. */
+/* The policy is not installed any more. */
 static void end(struct seat *seat)
 {
 	struct belfry_init ctx = { 0 };
@@ -227,7 +227,7 @@ struct seat *seat_take(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat)
 		begin_own(vgpu);
 	else
 		begin_gpus(gpu);
-	if (seat && !decides(seat)) { /* whoever was there has noticed nothing */
+	if (seat && !decides(seat)) { /* the previous policy is unaffected */
 		put(gpu, vgpu, before);
 		before = seat;
 	} else {
@@ -266,7 +266,7 @@ void policy_leave(struct vgpu *vgpu)
 	gpu_lock(gpu);
 }
 
-/* Whoever is out decides nothing any more, but says why until another takes its place. */
+/* Release a policy that is out. Its seat keeps the reason until another policy takes its place. */
 static void reap(struct gpu *gpu, struct seat *seat)
 {
 	struct policy_info info = { 0 };
@@ -297,13 +297,13 @@ static void reap(struct gpu *gpu, struct seat *seat)
 	event_policy(gpu, seat->vgpu, EVENT_POLICY_UNLOADED, seat->name, text);
 	gpu_unlock(gpu);
 	turner_wake(gpu);
-	/* The main thread alone, which is here, gives and takes places. */
+	/* Only the main thread changes seats, and this is the main thread. */
 	bf_log(BF_LOG_WARN, "policy %s%s%s is out: %s; %s decides", seat->name, seat->vgpu ? " of " : "",
 	       seat->vgpu ? seat->vgpu->name : "", info.why, policy_who_decides(gpu, seat->vgpu));
 	policy_put(policy);
 }
 
-/* The main thread alone gives and takes places, so they stay while it looks. */
+/* Only the main thread changes seats, so they stay the same meanwhile. */
 void policies_reap(struct gpu *gpu)
 {
 	if (gpu->seat)

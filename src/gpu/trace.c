@@ -1,5 +1,5 @@
-/* What happened lately, kept in a ring, and told in the form that Perfetto opens: a track for each vGPU, on it its
- * tokens, its waits and its stops. */
+/* Recent events, kept in a ring and written in a format that Perfetto opens: a track for each vGPU, with its tokens,
+ * waits and stops. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@ int trace_open(struct trace *trace)
 	trace->events = malloc(bytes);
 	if (!trace->events)
 		return -ENOMEM;
-	/* All of it is there from the start: what grows later is a leak. (malloc and memset the compiler makes a
-	 * calloc, and nothing is there until it is written.) */
+	/* Touch all pages now, so that memory that grows later is a leak. (The compiler turns malloc and memset into
+	 * calloc, which touches no pages.) */
 	explicit_bzero(trace->events, bytes);
 	return 0;
 }
@@ -26,7 +26,7 @@ void trace_close(struct trace *trace)
 	free(trace->names);
 }
 
-/* Names outlive their vGPUs, as long as the ring may speak of them: the oldest make room. */
+/* Names outlive their vGPUs, because the ring may refer to them. The oldest are dropped. */
 void trace_name(struct vgpu *vgpu)
 {
 	enum { NAMES_MAX = 4096 };
@@ -41,7 +41,7 @@ void trace_name(struct vgpu *vgpu)
 		struct trace_name *names = realloc(trace->names, room * sizeof(*names));
 
 		if (!names)
-			return; /* it goes by its number */
+			return; /* the track has its number only */
 		trace->names = names;
 		trace->name_room = room;
 	}
@@ -58,7 +58,7 @@ void gpu_trace(struct vgpu *vgpu, enum trace_kind kind, uint64_t at_ns, uint64_t
 		(struct trace_event){ at_ns, value, vgpu->track, kind };
 }
 
-/* What a vGPU is in the middle of, while the ring is gone through. */
+/* The open spans of a vGPU while the ring is read. */
 struct track {
 	uint32_t number;
 	bool is_hidden; /* another user's */
@@ -68,7 +68,7 @@ struct track {
 struct writer {
 	FILE *to;
 	const struct trace *trace;
-	const uid_t *owner; /* whose are told of; NULL: all */
+	const uid_t *owner; /* the owner of the vGPUs to write; NULL: all vGPUs */
 	struct track *tracks;
 	size_t count, room;
 	bool is_first;
@@ -111,7 +111,7 @@ static const char *comma(struct writer *writer)
 	return text;
 }
 
-/* From `*since` to `until`, if it began within the ring. Each kind has a line of its own below the vGPU's. */
+/* Write a span from `*since` to `until`, if its start is in the ring. Each kind has a line of its own below the vGPU. */
 static void span(struct writer *writer, const struct track *track, const char *what, unsigned line,
 		 uint64_t *since, uint64_t until)
 {
@@ -225,7 +225,7 @@ char *gpu_trace_text(struct gpu *gpu, const uid_t *owner, size_t *bytes)
 		if (track && !track->is_hidden)
 			write_event(&writer, track, event);
 	}
-	for (size_t i = 0; i < writer.count; i++) /* what is still going on */
+	for (size_t i = 0; i < writer.count; i++) /* open spans end now */
 		end_spans(&writer, &writer.tracks[i], now_ns);
 	if (!owner)
 		decisions_write(writer.to, gpu, writer.is_first);

@@ -1,4 +1,4 @@
-/* The turner: sees what happens at the gates and on the GPU, tells sched, and carries out its orders. */
+/* The turner: watches the gates and the GPU, reports to sched, and carries out its orders. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -9,11 +9,11 @@
 #include "base/log.h"
 #include "gpu/gpu.h"
 
-/* How often to ask whether a vGPU's work is done. On the real driver it takes 0.1 ms of the driver's time (docs/driver.md);
- * so it is asked often only where somebody waits for the answer. */
+/* How often to ask whether the work of a vGPU is done. On the real driver this takes 0.1 ms of the driver's time
+ * (docs/driver.md), so it is frequent only where another vGPU waits. */
 static const uint64_t probe_often_ns = 300000, probe_seldom_ns = 5000000;
 static const uint64_t probe_soon_ns = 100000, probe_later_ns = 2000000;
-/* Somebody who rang this lately has work. */
+/* A vGPU that submitted this recently has work. */
 static const uint64_t rang_lately_ns = 100000;
 
 enum { WAIT_S = 1, DONE_AT_ONCE = 256 };
@@ -46,11 +46,11 @@ void turner_note(struct vgpu *vgpu)
 	work_note(vgpu);
 	if (vgpu->runs)
 		return;
-	/* Its gate is closed before the next run comes, whether sched has had time to order it or not. */
+	/* Before the next run the gate is closed, whether or not sched has ordered it by then. */
 	sched_hold(vgpu->gpu->sched, vgpu->sched, vgpu->order != VGPU_FREE, bf_now_ns());
 	vgpu->is_told_running = false;
-	vgpu->burst = (struct burst){ 0 }; /* never done */
-	if (vgpu->warden) {		   /* whatever is passed on next is news */
+	vgpu->burst = (struct burst){ 0 }; /* it is never done */
+	if (vgpu->warden) {		   /* the next submission counts as new */
 		gate_vgpu_quiet(warden_gate(vgpu->warden));
 		vgpu->is_quiet = true;
 	}
@@ -64,7 +64,7 @@ static bool others_wait(const struct gpu *gpu, const struct vgpu *vgpu)
 	return false;
 }
 
-/* A latency vGPU comes in short bursts, whose ends matter: to tell how long they took, and how much it wants. */
+/* A latency vGPU has short bursts. Their ends show how long they took, and how much time the vGPU wants. */
 static uint64_t probe_interval(const struct vgpu *vgpu)
 {
 	uint64_t quarter = vgpu->usual_ns / 4;
@@ -76,18 +76,18 @@ static uint64_t probe_interval(const struct vgpu *vgpu)
 	return others_wait(vgpu->gpu, vgpu) ? probe_often_ns : probe_seldom_ns;
 }
 
-/* When it may be done for the first time. */
+/* When to ask for the first time whether the burst is done. */
 static uint64_t first_probe_ns(const struct vgpu *vgpu, uint64_t now_ns)
 {
 	uint64_t likely_ns = vgpu->burst_ns +
-			     vgpu->usual_ns / 4 * 3; /* before it is usual, to find out if it is less */
+			     vgpu->usual_ns / 4 * 3; /* earlier than usual, to find shorter bursts */
 
 	if (vgpu->spec.class == SPEC_LATENCY && likely_ns > now_ns && vgpu->usual_ns < probe_seldom_ns)
 		return likely_ns;
 	return now_ns + probe_interval(vgpu);
 }
 
-/* Work has been passed on for it, or rings at its closed gate. */
+/* Work was passed on, or waits at the closed gate. */
 static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 {
 	struct gpu *gpu = vgpu->gpu;
@@ -118,11 +118,11 @@ void turner_took(struct vgpu *vgpu, const struct burst_span *span)
 {
 	if (span->end_ns > vgpu->burst_ns)
 		vgpu->usual_ns = (vgpu->usual_ns + span->end_ns - vgpu->burst_ns) / 2;
-	if (vgpu->spec.class == SPEC_LATENCY) /* with its wait at the gate */
+	if (vgpu->spec.class == SPEC_LATENCY) /* includes the wait at the gate */
 		sched_took(vgpu->gpu->sched, vgpu->sched, span->end_ns - span->came_ns, bf_now_ns());
 }
 
-/* All it was given is done. Whatever is passed on from now on is seen as news. */
+/* Everything submitted is done. The next submission counts as new. */
 static void is_done(struct vgpu *vgpu, uint64_t forwards, uint64_t now_ns)
 {
 	struct gate_vgpu *gate = warden_gate(vgpu->warden);
@@ -130,12 +130,13 @@ static void is_done(struct vgpu *vgpu, uint64_t forwards, uint64_t now_ns)
 
 	gate_vgpu_quiet(gate);
 	if (gate_vgpu_counts(gate).forwards != forwards) {
-		vgpu->is_quiet = true; /* something came just then: woke_ns tells, now or with the next */
+		vgpu->is_quiet =
+			true; /* a submission came meanwhile: woke_ns shows it, now or at the next one */
 		return;
 	}
 	vgpu->is_quiet = true;
 	vgpu->is_told_running = false;
-	/* Where the driver records when its context left the GPU, that is when it was done. */
+	/* If the driver records when the context left the GPU, this is when the work was done. */
 	if (vgpu->spec.class == SPEC_LATENCY && vgpu->gpu->turns)
 		meter_read_turns(vgpu->gpu);
 	sched_done(vgpu->gpu->sched, vgpu->sched, now_ns);
@@ -146,7 +147,7 @@ static void is_done(struct vgpu *vgpu, uint64_t forwards, uint64_t now_ns)
 	gpu_trace(vgpu, TRACE_DONE, span.end_ns, 0);
 }
 
-/* Ask the GPU, without the lock: it takes a while. */
+/* Ask the GPU, without the lock, because it takes a while. */
 static void probe(struct vgpu *vgpu, uint64_t now_ns)
 {
 	struct gpu *gpu = vgpu->gpu;
@@ -176,7 +177,7 @@ static void probe(struct vgpu *vgpu, uint64_t now_ns)
 	vgpu_unpin(vgpu);
 }
 
-/* Everything that may have happened. Only the main thread changes the list, and it waits for those that are pinned. */
+/* Look at every vGPU. Only the main thread changes the list, and it waits for vGPUs that are pinned. */
 static void look(struct gpu *gpu)
 {
 	for (struct vgpu *v = gpu->vgpus, *next; v; v = next) {
@@ -205,7 +206,7 @@ static void stop(struct vgpu *vgpu)
 
 	if (!warden_stop(vgpu->warden, &err))
 		return;
-	/* Another vGPU is about to have the GPU: a program that cannot be stopped would share it. */
+	/* Another vGPU is about to get the GPU, and would share it with a program that cannot be stopped. */
 	bf_log(BF_LOG_ERROR, "%s: %s; its programs are ended", vgpu->name, err.text);
 	warden_end_processes(vgpu->warden, "it cannot be stopped");
 }
@@ -226,7 +227,7 @@ static void carry_out(struct gpu *gpu, const struct sched_order *order)
 
 	if (!vgpu->warden)
 		return;
-	if (order->kind == SCHED_CLOSE) { /* microseconds */
+	if (order->kind == SCHED_CLOSE) { /* takes microseconds, so under the lock */
 		warden_close(vgpu->warden);
 		gpu_trace(vgpu, TRACE_CLOSE, start_ns, 0);
 		return;
@@ -241,7 +242,8 @@ static void carry_out(struct gpu *gpu, const struct sched_order *order)
 		set_turns(vgpu, order);
 	gpu_lock(gpu);
 	if (order->kind == SCHED_OPEN) {
-		/* What waited has passed, sched thinks; but whoever rang may have died. It is asked about like any work. */
+		/* For sched the waiting work has been passed on, but the process that submitted it may have died. So
+		 * the vGPU is probed like a running one. */
 		vgpu->is_told_running = vgpu->has_run = true;
 		vgpu->burst_ns = bf_now_ns();
 		vgpu->probe_ns = bf_now_ns() + probe_interval(vgpu);

@@ -1,4 +1,4 @@
-/* vGPUs: made, changed and ended. The main thread alone does this; the turner may be at work on one meanwhile. */
+/* Creates, changes and removes vGPUs. Only the main thread does this. The turner may use a vGPU meanwhile. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ uint64_t gpu_reserved_bytes(const struct gpu *gpu, const struct vgpu *but)
 	return sum;
 }
 
-/* What a vGPU on which no program has run yet is promised; one with a warden is changed by warden_set_mem. */
+/* For a vGPU without a warden, which has had no run yet. Otherwise warden_set_mem() changes the promise. */
 static int promise_mem(const struct gpu *gpu, uint64_t before, uint64_t after, struct bf_error *err)
 {
 	struct pool_change change = { .promised_before = before, .promised_after = after };
@@ -153,7 +153,7 @@ static void wait_unpinned(struct vgpu *vgpu)
 		pthread_cond_wait(&vgpu->gpu->unpinned, &vgpu->gpu->lock);
 }
 
-/* The warden's part is done without the lock: a driver call may be in its way. */
+/* The warden is called without the lock, because this may wait for a driver call. */
 static int set_mem(struct vgpu *vgpu, uint64_t bytes, struct bf_error *err)
 {
 	int rc = check_mem(vgpu->gpu, bytes, err);
@@ -188,7 +188,7 @@ int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct 
 		rc = set_mem(vgpu, next.mem_bytes, err);
 	if (rc)
 		return rc;
-	pthread_mutex_lock(&gpu->policy_lock); /* the worker looks at it without our lock */
+	pthread_mutex_lock(&gpu->policy_lock); /* the worker reads it without gpu::lock */
 	vgpu->spec = next;
 	pthread_mutex_unlock(&gpu->policy_lock);
 	vgpu->domain = domain;
@@ -222,7 +222,7 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 	struct hall_account account;
 	struct vgpu **at;
 
-	vgpu->is_ephemeral = false; /* it is being removed already */
+	vgpu->is_ephemeral = false; /* run_end() must not remove it again */
 	while (vgpu->runs)
 		run_end(vgpu->runs, why);
 	/* A client that was about to run on it gets an error. */
@@ -233,7 +233,7 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 	limits_end(vgpu);
 	faults_end(vgpu);
 	policy_leave(vgpu);
-	wait_unpinned(vgpu); /* the lock was let go */
+	wait_unpinned(vgpu); /* policy_leave() has released the lock */
 	sched_report(gpu->sched, vgpu->sched, &report);
 	gpu->past_gpu_ns += report.gpu_ns;
 	sched_remove(gpu->sched, vgpu->sched, bf_now_ns());
@@ -243,7 +243,7 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 	gpu->vgpu_count--;
 	gpu_trace(vgpu, TRACE_GONE, bf_now_ns(), 0);
 	gpu_unlock(gpu);
-	account = account_of(vgpu, &report); /* a driver call may be in its way */
+	account = account_of(vgpu, &report); /* without the lock: may wait for a driver call */
 	gpu_lock(gpu);
 	gpu_hall_tell_gone(gpu, vgpu, &account);
 	gpu_unlock(gpu);
@@ -260,7 +260,7 @@ static bool is_free(enum protocol_op op)
 	return op == PROTOCOL_OPEN || op == PROTOCOL_RESUME;
 }
 
-/* Without the lock: a stop takes a while. */
+/* Without the lock, because a stop takes a while. */
 static int tell_warden(struct vgpu *vgpu, enum protocol_op op, struct bf_error *err)
 {
 	int rc = 0;
@@ -280,7 +280,7 @@ static int tell_warden(struct vgpu *vgpu, enum protocol_op op, struct bf_error *
 	return rc;
 }
 
-/* What came of it, for sched, which has it back if it is free. */
+/* Report the order to sched, which schedules the vGPU again if it is free. */
 static void tell_sched(struct vgpu *vgpu, enum protocol_op op)
 {
 	struct sched *sched = vgpu->gpu->sched;
@@ -292,10 +292,10 @@ static void tell_sched(struct vgpu *vgpu, enum protocol_op op)
 		sched_resumed(sched, vgpu->sched, now_ns);
 	sched_hold(sched, vgpu->sched, vgpu->order != VGPU_FREE, now_ns);
 	turner_note(vgpu);
-	turner_wait(vgpu->gpu); /* when we say that it is open, it is, or waits its turn */
+	turner_wait(vgpu->gpu); /* the answer follows when the gate is open, or waits for its turn */
 }
 
-/* What the operator asks for comes before what sched decides: sched holds it meanwhile. */
+/* The operator's order takes precedence over sched. While it is carried out, sched regards the vGPU as held. */
 int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct bf_error *err)
 {
 	static const enum trace_kind traces[] = {
@@ -305,7 +305,7 @@ int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct b
 	int rc;
 
 	wait_unpinned(vgpu);
-	/* Resume lets go what was stopped and leaves a hold; open ends both. */
+	/* Resume ends a stop but not a hold. Open ends both. */
 	if (is_free(op) && (vgpu->order == VGPU_FREE || (op == PROTOCOL_RESUME && vgpu->order == VGPU_HELD)))
 		return 0;
 	sched_hold(gpu->sched, vgpu->sched, true, bf_now_ns());

@@ -1,5 +1,5 @@
-/* The work there is, for those who record it: when it came, when it was done, and what was counted by then. Played later
- * under another policy it tells what would have changed (src/replay). While nobody records only the times are kept. */
+/* Records of work, for followers: when it came, when it was done, and the counters at that time. src/replay replays
+ * them under another policy. Without such a follower only the times are kept. */
 #include <stdio.h>
 
 #include "gpu/policy.h"
@@ -17,7 +17,7 @@ static bool is_anybody_told(const struct gpu *gpu)
 	return false;
 }
 
-/* To one, or to all who want to know. */
+/* To one follower, or to all that want it. */
 static void tell(struct gpu *gpu, struct follower *only, enum record_kind kind, uint64_t id, const void *what,
 		 size_t bytes)
 {
@@ -70,7 +70,7 @@ static void tell_work(struct vgpu *vgpu, struct follower *only, enum record_work
 void work_came(struct vgpu *vgpu, uint64_t came_ns)
 {
 	if (vgpu->came_ns)
-		return; /* there is some already */
+		return; /* not the first */
 	vgpu->came_ns = came_ns;
 	tell_work(vgpu, NULL, RECORD_CAME, came_ns, 0);
 }
