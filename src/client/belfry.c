@@ -18,7 +18,7 @@
 enum { DAY_MS = 86400000, SOCKET_MAX = 107 };
 
 struct belfry {
-	char *socket; /* NULL: wherever belfryd is found */
+	char *socket; /* NULL: search for belfryd */
 	unsigned limit_ms;
 	uint64_t took_ns;
 	struct bf_error err;
@@ -35,7 +35,7 @@ static void begin(struct belfry *b)
 	b->took_ns = 0;
 }
 
-/* What is wrong may be quoted in the message, and may be anything: make it text that can be shown. */
+/* The message may quote an invalid argument, so make it printable. */
 static int end(struct belfry *b, int rc)
 {
 	bf_plain(b->err.text);
@@ -117,7 +117,6 @@ static int set_name(struct belfry *b, struct protocol_request *request, const ch
 	return rc;
 }
 
-/* One request and its reply. */
 static int ask(struct belfry *b, const struct protocol_request *request, struct protocol_reply *reply,
 	       char **body)
 {
@@ -129,7 +128,7 @@ static int ask(struct belfry *b, const struct protocol_request *request, struct 
 	return rc;
 }
 
-/* One request, whose reply has a body. */
+/* A request whose reply has a body. */
 static int ask_body(struct belfry *b, const struct protocol_request *request, char **json)
 {
 	struct protocol_reply reply;
@@ -138,13 +137,13 @@ static int ask_body(struct belfry *b, const struct protocol_request *request, ch
 	if (!rc && !*json)
 		rc = bf_fail(&b->err, EPROTO, "belfryd's answer makes no sense; restart it");
 	if (rc) {
-		free(*json); /* of a refusal */
+		free(*json); /* the body of a refusal */
 		*json = NULL;
 	}
 	return rc;
 }
 
-/* One request about one vGPU, whose reply has no body. */
+/* A request about one vGPU whose reply has no body. */
 static int order(struct belfry *b, struct protocol_request *request, const char *name)
 {
 	struct protocol_reply reply;
@@ -274,7 +273,7 @@ int belfry_vgpu_resume(struct belfry *b, const char *name)
 	return plain_order(b, PROTOCOL_RESUME, name);
 }
 
-/* The functions whose result is text, and nothing else: they must have a place for it. */
+/* For functions whose only result is text: json must not be NULL. */
 static int begin_json(struct belfry *b, char **json)
 {
 	if (json)

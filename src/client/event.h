@@ -1,5 +1,5 @@
-/* event: something that an operator wants to know as it happens: what, on which GPU and vGPU, and who owns that. Made by
- * belfryd and by its GPU servers, shown by `belfry events` and given to the command of the configuration. Pure. */
+/* event: what happened, on which GPU and vGPU, and which user owns the vGPU. Created by belfryd and by its GPU
+ * servers, shown by `belfry events`, and passed to the command of the configuration. Pure. */
 #ifndef BELFRY_CLIENT_EVENT_H
 #define BELFRY_CLIENT_EVENT_H
 
@@ -31,24 +31,24 @@ enum event_kind {
 };
 
 enum event_flag {
-	EVENT_HAS_OWNER = 1,  /* it is about a vGPU of `owner` */
-	EVENT_HAS_STATUS = 2, /* of a run that has ended: `status`, as of waitpid(2) */
+	EVENT_HAS_OWNER = 1,  /* the event concerns a vGPU of `owner` */
+	EVENT_HAS_STATUS = 2, /* of a run that has ended: `status` is set, as of waitpid(2) */
 };
 
-/* Goes over sockets: fixed sizes, no pointers. */
+/* Sent over sockets: fixed sizes, no pointers. */
 struct event {
 	uint32_t kind;
 	uint32_t flags;
 	uint32_t lost;	 /* events of the same GPU server that were dropped before this one */
-	uint32_t owner;	 /* a user */
+	uint32_t owner;	 /* a user ID */
 	int32_t pid;	 /* of the program; 0: none */
 	int32_t status;	 /* see EVENT_HAS_STATUS */
 	uint64_t at_ns;	 /* CLOCK_REALTIME */
-	uint64_t number; /* given by belfryd, from 1 on */
+	uint64_t number; /* assigned by belfryd, from 1 */
 	char gpu[24];	 /* "0", "soft:0"; empty: none */
 	char vgpu[SPEC_NAME_MAX + 1];
 	char subject[64]; /* the program or the policy */
-	char text[256];	  /* for people */
+	char text[256];	  /* one line for the operator */
 };
 
 /* The name of a kind, such as "run_ended". */
@@ -57,18 +57,18 @@ const char *event_name(uint32_t kind);
 int event_find(const char *name);
 
 struct event event_make(enum event_kind kind);
-/* The text, as printf. */
+/* Set the text, as printf does. */
 void event_say(struct event *event, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* One that came over a socket: its texts end and can be printed, its kind is known. False: it is not an event. */
+/* Check an event that came over a socket: terminate its texts and make them printable. False: its kind is not known. */
 bool event_check(struct event *event);
 
-/* Who may see it. About a vGPU: its owner and root, as with `belfry explain`. About the configuration: root and the user
- * that belfryd runs as, `daemon`. About a GPU: every user. */
+/* Whether a user may see it. About a vGPU: its owner and root, as with `belfry explain`. About the configuration:
+ * root and `daemon`, the user of belfryd. About a GPU: every user. */
 bool event_is_for(const struct event *event, uid_t uid, uid_t daemon);
 
-/* "2026-11-16T15:03:12.123456Z". At least 32 bytes of room. */
+/* "2026-11-16T15:03:12.123456Z". room: at least 32 bytes. */
 const char *event_time(const struct event *event, char *to, size_t room);
-/* One line of JSON without its end, to be freed. NULL: no memory. */
+/* One line of JSON without the newline, to be freed. NULL: out of memory. */
 char *event_json(const struct event *event, size_t *bytes);
 
 #endif

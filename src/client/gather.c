@@ -80,7 +80,7 @@ static void merge(struct json_object *to, struct json_object *from)
 			 json_object_get(json_object_iter_peek_value(&at)));
 }
 
-/* Add one GPU's report to the lists. `gpu` is what is known of the GPU already. */
+/* Add the report of one GPU to the lists. `gpu` has the entry of belfryd, and gets the members of the report. */
 static int add_report(const struct talk_way *way, struct json_object *top, struct json_object *gpu,
 		      const struct protocol_request *request, struct bf_error *err)
 {
@@ -99,7 +99,7 @@ static int add_report(const struct talk_way *way, struct json_object *top, struc
 	return 0;
 }
 
-/* One GPU of HELLO's list. It may have ended between the listing and the request. */
+/* One GPU of the reply to PROTOCOL_HELLO. Its server may have ended since that reply. */
 static int add_gpu(const struct talk_way *way, struct json_object *top, struct json_object *gpu,
 		   struct bf_error *err)
 {
@@ -111,7 +111,7 @@ static int add_gpu(const struct talk_way *way, struct json_object *top, struct j
 	rc = add_report(way, top, gpu, &request, err);
 	if (talk_is_absent(rc))
 		return 0;
-	if (rc == -ETIMEDOUT) /* belfryd has just answered */
+	if (rc == -ETIMEDOUT) /* belfryd itself has just answered */
 		return bf_fail(
 			err, ETIMEDOUT,
 			"GPU %s: its server, process %" PRId64 ", does not answer; see the log of belfryd",
@@ -119,7 +119,7 @@ static int add_gpu(const struct talk_way *way, struct json_object *top, struct j
 	return rc;
 }
 
-/* All GPUs are asked; the first error is returned. */
+/* Ask all GPUs. The first error is returned. */
 static int add_all(const struct talk_way *way, struct json_object *top, struct json_object *hello,
 		   struct bf_error *err)
 {
@@ -159,20 +159,20 @@ static int by_name(const void *a, const void *b)
 	return strcmp(gather_text(*one, "name", ""), gather_text(*other, "name", ""));
 }
 
-/* Without belfryd: the user's own need not run, and then its vGPUs do not exist. */
+/* No belfryd answers. A private belfryd need not run, and then its vGPUs do not exist. */
 static int fail_absent(const struct talk_way *way, const char *name, struct bf_error *err)
 {
 	struct talk_place place;
 	int rc = talk_find_way(way, &place, NULL);
 
 	if (rc || !place.is_private)
-		return -ECONNREFUSED; /* as talk_by() has said */
+		return -ECONNREFUSED; /* talk_by() has set err */
 	if (name)
 		return bf_fail(err, ENOENT, "%s: no vGPU of this name; belfry ls lists those that are", name);
 	return bf_fail(err, ECONNREFUSED, "no belfryd runs; belfry create and belfry run start one");
 }
 
-/* What belfryd itself has said, and empty lists. json-c aborts on a list that memory was short for. */
+/* The reply of belfryd itself, and empty lists. json-c aborts if a list is NULL, so memory is checked. */
 static int begin(struct json_object *hello, struct json_object **top, struct bf_error *err)
 {
 	*top = json_object_new_object();

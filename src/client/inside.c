@@ -15,18 +15,18 @@
 
 enum {
 	GENERATIONS_MAX = 256,
-	TRIES = 3, /* ancestors may end while they are looked at */
+	TRIES = 3, /* ancestors may exit while they are read */
 };
 
-/* A pidfd of the process that connected. The kernel keeps hold of it from the connection on (SO_PEERPIDFD, 6.5), so that a
- * number that was given to another process deceives nobody; before 6.5 we have the number alone. */
+/* A pidfd of the process that connected. With SO_PEERPIDFD (Linux 6.5) it refers to that process even if its PID is
+ * reused. Before 6.5 only the PID is known. */
 static int open_peer(int sock, pid_t pid)
 {
 	socklen_t length = sizeof(int);
 	int fd = -1;
 
 	if (pid <= 0)
-		return -ESRCH; /* of a PID namespace that we do not see */
+		return -ESRCH; /* in a PID namespace that is not visible here */
 	if (!getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &length))
 		return fd;
 	return errno == ENOPROTOOPT ? bf_pidfd_open(pid) : -errno;
@@ -39,7 +39,7 @@ static bool has_ended(int process)
 	return poll(&fd, 1, 0) != 0;
 }
 
-/* The process and its ancestors, nearest first; 0 after the last. */
+/* The PIDs of a process and its ancestors, nearest first; 0 after the last. */
 struct line {
 	pid_t pids[GENERATIONS_MAX + 1];
 	bool has_keeper;
@@ -63,8 +63,8 @@ static int walk(pid_t pid, struct line *line)
 	return 0;
 }
 
-/* 1 if it is below a keeper, 0 if not, -errno if that cannot be told. A process whose parent ends gets another one at that
- * moment: while the line is twice the same, every number in it was the parent's own. */
+/* 1 if a keeper is among the ancestors, 0 if not, -errno if this cannot be determined. A process whose parent exits
+ * gets another parent at that moment. If two walks find the same line, every PID in it was that of the actual parent. */
 static int is_kept(pid_t pid)
 {
 	struct line line, again;
@@ -96,10 +96,10 @@ enum inside_where inside_look(int sock, unsigned floor, pid_t *pid)
 	cleanup_close int process = open_peer(sock, who.pid);
 	if (process < 0 || bf_status_read(who.pid, &status) || strchr("ZX", status.state))
 		return INSIDE_UNKNOWN;
-	/* All that a run has started has its filter, and cannot lose it. */
+	/* Every process of a run has its filter, and cannot remove it. */
 	if (status.filters && status.has_no_new_privs)
 		kept = is_kept(who.pid);
-	/* If it still lives, what was read was its own. */
+	/* If the process is still alive, the values are its own. */
 	if (kept < 0 || has_ended(process))
 		return INSIDE_UNKNOWN;
 	if (kept)
@@ -117,7 +117,7 @@ unsigned inside_floor(bool counts_own)
 	return floor;
 }
 
-/* What the request would change is called; NULL: it only asks. */
+/* The command that makes this request, for messages; NULL: the request changes nothing. */
 static const char *change_of(uint32_t op)
 {
 	static const char *const changes[PROTOCOL_OPS] = {

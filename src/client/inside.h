@@ -1,5 +1,5 @@
-/* inside: whether a client is a program of a run. Such a program may ask, and may change nothing: neither the limits it is
- * under nor anything else. Looks into /proc; takes no lock and never waits for the client. docs/security.md has the
+/* inside: whether a client is a program of a run. Such a program may make queries, but change nothing: neither its
+ * own limits nor anything else. Reads /proc; takes no lock and never waits for the client. docs/security.md has the
  * reasons. */
 #ifndef BELFRY_CLIENT_INSIDE_H
 #define BELFRY_CLIENT_INSIDE_H
@@ -17,19 +17,20 @@ enum inside_where {
 	INSIDE_NOT,
 	/* Below the keeper of a run, of this belfryd or another. */
 	INSIDE_RUN,
-	/* Below no keeper, and with a filter and no_new_privs, as programs of a run have: it may be left over from one. */
+	/* Below no keeper, but with a filter and no_new_privs, as programs of a run have: it may be left over from
+	 * one. */
 	INSIDE_LEFT,
 	/* The process that connected has ended, or cannot be examined. */
 	INSIDE_UNKNOWN,
 };
 
-/* Where the process is that connected `sock`; its number in *pid. `floor`: see inside_floor(). */
+/* Where the process is that connected `sock`. *pid: its PID. `floor`: see inside_floor(). */
 enum inside_where inside_look(int sock, unsigned floor, pid_t *pid);
-/* How many seccomp filters a process outside all runs may have: as many as the first process, which has some in a container;
- * with `counts_own`, as many as this one if it has more. */
+/* How many seccomp filters a process outside all runs may have: as many as process 1, which has some in a container;
+ * with `counts_own`, as many as this process if it has more. */
 unsigned inside_floor(bool counts_own);
 
-/* -EPERM and a text if the client at `sock` must not make this request. */
+/* Returns -EPERM or -EBUSY if the client at `sock` must not make this request. */
 int inside_check(int sock, const struct protocol_request *request, unsigned floor, struct bf_error *err);
 
 #endif

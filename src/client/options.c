@@ -36,7 +36,7 @@ static int read_folder(struct protocol_request *request, const char *text, struc
 	return 0;
 }
 
-/* A number only: looking a name up may wait for longer than the time limit of the request. */
+/* A number only: resolving a name may take longer than the time limit of the request. */
 static int read_owner(struct protocol_request *request, const char *text, struct bf_error *err)
 {
 	long number;
@@ -60,7 +60,7 @@ static int read_any_driver(struct protocol_request *request, const char *text, s
 	return 0;
 }
 
-/* What only PROTOCOL_CREATE has, beside the parts of a spec. */
+/* The keys of PROTOCOL_CREATE only, besides the parts of a spec. */
 static const struct {
 	const char *key;
 	int (*read)(struct protocol_request *request, const char *text, struct bf_error *err);

@@ -13,7 +13,6 @@
 #include "belfry/policy.h"
 #include "client/protocol.h"
 
-/* A file of that name comes first; a name without a slash that is none is one of those that come with Belfry. */
 static int find(const char *name, char *path, size_t room, struct bf_error *err)
 {
 	char beside[160], installed[160];

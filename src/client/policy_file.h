@@ -1,4 +1,4 @@
-/* Objects of policies, by a file or by the name of one that comes with Belfry. */
+/* Policy objects, from a file or by the name of a policy that Belfry ships. */
 #ifndef BELFRY_CLIENT_POLICY_FILE_H
 #define BELFRY_CLIENT_POLICY_FILE_H
 
@@ -11,11 +11,11 @@ struct policy_file {
 	void *bytes; /* to be freed */
 	size_t size;
 };
-/* A file of that name comes first; a name without a slash that is none is looked for beside this program. */
+/* A file of that name takes precedence. Otherwise a name without a slash is looked up beside this program. */
 int policy_file_read(const char *name, struct policy_file *file, struct bf_error *err);
 
 enum { POLICY_FILE_SETS_MAX = 64 };
-/* A text of NAME=VALUE, cut up: what is between them becomes their ends. How many there are. */
+/* Split a text of NAME=VALUE at the separators in `between`, in place. Returns their number. */
 size_t policy_file_sets(char *text, const char *between, const char **sets);
 
 #endif

@@ -1,4 +1,4 @@
-/* Answers, as protocol.h has them: a reply, and with it its body in a sealed file. */
+/* Replies as in protocol.h, with their bodies in sealed files. */
 #ifndef BELFRY_CLIENT_REPLY_H
 #define BELFRY_CLIENT_REPLY_H
 
@@ -7,8 +7,8 @@
 
 #include "client/protocol.h"
 
-/* Send it without waiting. body: NULL for none; where there is no room for it the reply says so. False: it was not
- * taken; the connection is to be closed. */
+/* Send a reply without waiting. body: NULL for none; if no file can be made for it, the reply becomes an error.
+ * False: the reply was not sent, and the connection must be closed. */
 bool reply_send(int sock, struct protocol_reply *reply, const char *body, size_t bytes);
 struct protocol_reply reply_of(const struct bf_error *err);
 

@@ -12,7 +12,7 @@
 
 enum {
 	PERCENT_PPM = SPEC_WHOLE_PPM / 100,
-	DECIMALS = 4, /* of a percentage: as fine as one in a million is */
+	DECIMALS = 4, /* of a percentage: 0.0001 % is one in a million */
 	PERCENTILE_LEAST_PPM = 50 * PERCENT_PPM,
 	PERCENTILE_MOST_PPM = 9999 * (PERCENT_PPM / 100),
 };
@@ -35,8 +35,8 @@ int spec_check_name(const char *name, struct bf_error *err)
 	return 0;
 }
 
-/* The percentage at the start of text, exactly: -EINVAL if there is none, -EDOM if it has too many decimals, -ERANGE if
- * it is above 100. */
+/* Parse the percentage at the start of text, exactly. -EINVAL: there is none. -EDOM: it has too many decimals.
+ * -ERANGE: it is above 100. */
 static int parse_percent(const char *text, uint32_t *ppm, const char **rest)
 {
 	uint32_t value = 0, unit = SPEC_WHOLE_PPM / 100;
@@ -66,7 +66,7 @@ static int parse_percent(const char *text, uint32_t *ppm, const char **rest)
 	return value > SPEC_WHOLE_PPM ? -ERANGE : 0;
 }
 
-/* "40", "33.3333": ppm as people write them. At least 12 bytes of room. */
+/* ppm in percent: "40", "33.3333". room: at least 12 bytes. */
 static const char *format_percent(uint32_t ppm, char *to, size_t room)
 {
 	int used = snprintf(to, room, "%u.%04u", ppm / PERCENT_PPM, ppm % PERCENT_PPM);

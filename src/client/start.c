@@ -19,7 +19,7 @@
 
 enum { START_TIMEOUT_S = 20 };
 
-/* A file of that name beside the socket, or one named after it. */
+/* Open or create a file beside the socket. */
 static int open_beside(const char *path, int flags, struct bf_error *err)
 {
 	cleanup_close int fd = open(path, flags | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -30,7 +30,7 @@ static int open_beside(const char *path, int flags, struct bf_error *err)
 	return bf_take_fd(&fd);
 }
 
-/* Whoever starts it holds this meanwhile. */
+/* The lock is held while a private belfryd is started. */
 static int take_lock(const struct talk_place *place, struct bf_error *err)
 {
 	char path[sizeof(place->path) + 16];
@@ -53,7 +53,7 @@ static void log_path(const struct talk_place *place, char *to, size_t room)
 	snprintf(to, room, "%.*sbelfryd.log", slash ? (int)(slash + 1 - place->path) : 0, place->path);
 }
 
-/* What has been said last, from `start` of the log on. */
+/* The last line of the log after the offset `start`. */
 static void last_line(const char *path, long start, char *line, size_t room)
 {
 	cleanup_file FILE *file = fopen(path, "re");
@@ -69,7 +69,7 @@ static void last_line(const char *path, long start, char *line, size_t room)
 	}
 }
 
-/* In the process that becomes belfryd: nothing of ours but the environment. */
+/* In the process that becomes belfryd: it keeps only the environment. */
 static void __attribute__((noreturn))
 become_daemon(const struct talk_place *place, const char *daemon, int log)
 {
@@ -81,7 +81,7 @@ become_daemon(const struct talk_place *place, const char *daemon, int log)
 	for (int i = 1; i < NSIG; i++)
 		sigaction(i, &plain, NULL);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	unsetenv("LD_PRELOAD"); /* meant for the program */
+	unsetenv("LD_PRELOAD"); /* set for the program of the run */
 	unsetenv("LD_AUDIT");
 	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(log, 2) < 0)
 		_exit(1);
@@ -95,7 +95,7 @@ become_daemon(const struct talk_place *place, const char *daemon, int log)
 	_exit(1);
 }
 
-/* Two forks and a session: it is nobody's child, and no terminal's. Returns its number, or -errno. */
+/* Two forks and a session: belfryd is not a child of the caller, and has no terminal. Returns its PID, or -errno. */
 static pid_t spawn(const struct talk_place *place, const char *daemon, int log)
 {
 	pid_t middle, pid = -1;
@@ -117,13 +117,13 @@ static pid_t spawn(const struct talk_place *place, const char *daemon, int log)
 		got = middle < 0 ? 0 : read(ends[0], &pid, sizeof(pid));
 	while (got < 0 && errno == EINTR);
 	close(ends[0]);
-	/* ECHILD: our parent had us ignore our children. */
+	/* ECHILD: this process inherited an ignored SIGCHLD. */
 	while (middle > 0 && waitpid(middle, NULL, 0) < 0 && errno == EINTR)
 		;
 	return got == (ssize_t)sizeof(pid) && pid > 0 ? pid : -EAGAIN;
 }
 
-/* 0 once it answers; -ECHILD if it has ended instead. */
+/* 0 once belfryd answers; -ECHILD if it has ended before. */
 static int wait_answer(const struct talk_place *place, pid_t pid)
 {
 	enum { STEP_MS = 10 };
@@ -132,7 +132,7 @@ static int wait_answer(const struct talk_place *place, pid_t pid)
 	struct pollfd ended = { .fd = pidfd, .events = POLLIN };
 
 	while (bf_now_ns() < until_ns) {
-		/* Looked at first: one that ended after it had answered did so of its own. */
+		/* Checked before connecting: a belfryd that answers and then exits has started. */
 		bool has_ended = pidfd == -ESRCH || poll(&ended, 1, 0) > 0;
 		cleanup_close int sock = talk_connect(place, NULL);
 
@@ -181,6 +181,6 @@ int talk_start(const struct talk_place *place, const char *daemon, struct bf_err
 		return lock;
 	cleanup_close int other = talk_connect(place, err);
 	if (other >= 0)
-		return 0; /* somebody was faster */
+		return 0; /* another process was faster */
 	return talk_is_absent(other) ? start_locked(place, daemon, err) : other;
 }

@@ -118,7 +118,7 @@ static int find(struct talk_place *place, const char *socket, uint64_t until_ns,
 	if (rc)
 		return rc;
 	length = snprintf(place->path, sizeof(place->path), "%s/belfryd.sock", above);
-	/* root's own folder is the system's: a private belfryd there must not be taken for that of the system. */
+	/* root's own folder is the system's: a private belfryd there must not be mistaken for the system's. */
 	if (!strcmp(place->path, system_path))
 		length = snprintf(place->path, sizeof(place->path), "%s/private.sock", above);
 	if (length < 0 || (size_t)length >= sizeof(place->path))
@@ -138,7 +138,7 @@ int talk_find_way(const struct talk_way *way, struct talk_place *place, struct b
 	return find(place, way->socket, until_of(way->limit_ms), err);
 }
 
-/* What we tell it, and what it has us do, only root and we ourselves may know and say. */
+/* A client trusts only a belfryd of root or of its own user. */
 static int check_peer(const struct talk_place *place, int sock, struct bf_error *err)
 {
 	struct ucred who = { 0 };
@@ -171,8 +171,8 @@ int talk_connect(const struct talk_place *place, struct bf_error *err)
 	return connect_until(place, until_of(0), err);
 }
 
-/* The whole of a sealed file, with a NUL after it. Not mapped: in a supervised process that would be a call to the
- * warden. */
+/* Read a whole sealed file, with a NUL after it. It is not mapped: in a supervised process that would be a call to
+ * the warden. */
 static int read_body(int file, char **body, struct bf_error *err)
 {
 	enum { SEALS = F_SEAL_WRITE | F_SEAL_SHRINK };
@@ -231,7 +231,7 @@ static int check_reply(struct protocol_reply *reply, ssize_t got, struct bf_erro
 	return 0;
 }
 
-/* Like bf_message_receive(); -EAGAIN if no message arrived by then. A signal does not extend the wait. */
+/* Like bf_message_receive(); -EAGAIN if no message arrives by until_ns. A signal does not extend the wait. */
 static ssize_t receive(int sock, struct protocol_reply *reply, int *file, uint64_t until_ns)
 {
 	struct pollfd fd = { .fd = sock, .events = POLLIN };
@@ -247,7 +247,7 @@ static ssize_t receive(int sock, struct protocol_reply *reply, int *file, uint64
 	return got;
 }
 
-/* What is to be said, and the reply to it. A refusal, too, may have a body. */
+/* Send a message and receive its reply. A refusal may also have a body. */
 static int exchange(int sock, const void *message, size_t bytes, int with, struct protocol_reply *reply,
 		    char **body, struct bf_error *err)
 {
@@ -258,7 +258,7 @@ static int exchange(int sock, const void *message, size_t bytes, int with, struc
 	if (body)
 		*body = NULL;
 	memset(reply, 0, sizeof(*reply));
-	/* One that has gone may have said why before: that is still to be read. */
+	/* A belfryd that is gone may have sent a reply before, which is still read. */
 	rc = bf_message_send(sock, message, bytes, with, 0);
 	if (rc && rc != -EPIPE)
 		return bf_fail(err, -rc, "belfryd cannot be asked: %s", strerror(-rc));
@@ -280,7 +280,7 @@ int talk_give_policy(int sock, const struct protocol_policy *policy, int file, s
 	return exchange(sock, policy, sizeof(*policy), file, reply, body, err);
 }
 
-/* A private belfryd exits once it has no vGPU. So where it does not run, the vGPU does not exist. */
+/* A private belfryd exits once it has no vGPU. So if it does not run, the vGPU does not exist. */
 static int ask_place(const struct talk_place *place, const struct protocol_request *request,
 		     struct protocol_reply *reply, char **body, uint64_t until_ns, struct bf_error *err)
 {
@@ -311,7 +311,7 @@ int talk_by(const struct talk_way *way, const struct protocol_request *request, 
 	rc = find(&place, way->socket, until_ns, err);
 	if (rc)
 		return rc;
-	/* A private one that is just about to end says so; then nobody is there, or the next one. */
+	/* A private belfryd that is about to exit refuses with EAGAIN. Then none runs, or the next one. */
 	rc = ask_place(&place, request, reply, body, until_ns, err);
 	for (int i = 1; i < TIMES && rc == -EAGAIN && place.is_private; i++)
 		rc = ask_place(&place, request, reply, body, until_ns, err);
