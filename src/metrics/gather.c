@@ -47,7 +47,7 @@ int metrics_address(const char *text, struct sockaddr_storage *address, bool *is
 		       text);
 }
 
-/* The report on one GPU of HELLO's list. */
+/* The report of one GPU of the reply to PROTOCOL_HELLO. */
 static char *report_on(struct json_object *gpu, struct bf_error *err)
 {
 	struct protocol_request request = talk_request(PROTOCOL_REPORT, NULL);
@@ -64,7 +64,7 @@ static char *report_on(struct json_object *gpu, struct bf_error *err)
 	return body;
 }
 
-/* How many there are, or -1. */
+/* The number of reports, or -1. */
 static int gather_reports(struct json_object *hello, char **reports, struct bf_error *err)
 {
 	struct json_object *gpus = json_object_object_get(hello, "gpus");
@@ -80,7 +80,7 @@ static int gather_reports(struct json_object *hello, char **reports, struct bf_e
 			break;
 		count++;
 	}
-	/* A GPU whose server has just died is left out, unless it was the only one. */
+	/* A failed report ends the list. It is an error only if it is the first one. */
 	return count || !json_object_array_length(gpus) ? count : -1;
 }
 

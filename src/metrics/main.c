@@ -1,4 +1,4 @@
-/* belfry-metrics: answers Prometheus. */
+/* belfry-metrics: serves metrics to Prometheus. */
 #include <errno.h>
 #include <getopt.h>
 #include <microhttpd.h>
@@ -25,7 +25,7 @@ static int usage(const char *why)
 	return 2;
 }
 
-/* Takes the text over if it is to be freed. */
+/* Takes the text if the mode is MHD_RESPMEM_MUST_FREE. */
 static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status, char *text,
 			      enum MHD_ResponseMemoryMode mode)
 {
@@ -64,7 +64,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
 	return answer(connection, MHD_HTTP_SERVICE_UNAVAILABLE, why, MHD_RESPMEM_MUST_COPY);
 }
 
-/* Until a signal. */
+/* Serve until a signal arrives. */
 static int serve(const struct sockaddr_storage *address, const char *text)
 {
 	unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD |
@@ -76,7 +76,7 @@ static int serve(const struct sockaddr_storage *address, const char *text)
 	sigemptyset(&ending);
 	sigaddset(&ending, SIGTERM);
 	sigaddset(&ending, SIGINT);
-	sigprocmask(SIG_BLOCK, &ending, NULL); /* before there is another thread */
+	sigprocmask(SIG_BLOCK, &ending, NULL); /* before other threads are created */
 	signal(SIGPIPE, SIG_IGN);
 	errno = 0;
 	daemon = MHD_start_daemon(flags, 0, NULL, NULL, handle, NULL, MHD_OPTION_SOCK_ADDR, address,

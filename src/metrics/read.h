@@ -1,4 +1,4 @@
-/* What belfryd has reported, as JSON. Private to the room. */
+/* The reports of belfryd, as JSON. Private to the module. */
 #ifndef BELFRY_METRICS_READ_H
 #define BELFRY_METRICS_READ_H
 
@@ -6,7 +6,6 @@
 
 #include "metrics/metrics.h"
 
-/* One GPU's report. */
 struct read_report {
 	struct json_object *root, *gpu, *vgpus;
 };
@@ -17,7 +16,7 @@ struct read {
 	struct json_object *account;
 };
 
-/* "mem.used": NULL if there is none. */
+/* The value at a path such as "mem.used"; NULL if there is none. */
 struct json_object *read_at(struct json_object *in, const char *path);
 double read_number(struct json_object *in, const char *path);
 const char *read_text(struct json_object *in, const char *path);

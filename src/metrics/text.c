@@ -1,5 +1,6 @@
-/* From JSON to the text format of Prometheus. What DCGM's exporter also tells of a GPU has its names with another prefix, its
- * units and its labels. What is told of a vGPU has names of its own, so that a sum over one name counts nothing twice. */
+/* Converts JSON to the text format of Prometheus. Metrics of a GPU that DCGM's exporter also has use its names with
+ * another prefix, its units and its labels. Metrics of a vGPU have names of their own, so that a sum over one name
+ * counts nothing twice. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #define US 1e-6
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* A value at a path of the GPU or the vGPU, or one that is worked out. */
+/* A value at a path of the GPU or the vGPU, or a computed one. */
 struct family {
 	const char *name, *type, *help;
 	const char *path;
@@ -20,7 +21,7 @@ struct family {
 	double (*work_out)(const struct read_report *report);
 };
 
-/* Of the last window, 0 to 1. */
+/* Over the last window, 0 to 1. */
 static double share(const struct read_report *report)
 {
 	double sum = 0;
@@ -144,13 +145,13 @@ static void write_gpu_family(FILE *out, const struct family *family, const struc
 
 		if (family->work_out)
 			write_sample(out, family->name, &labels, family->work_out(report));
-		else if (read_at(report->gpu, family->path)) /* otherwise this one does not tell */
+		else if (read_at(report->gpu, family->path)) /* otherwise this GPU does not report it */
 			write_sample(out, family->name, &labels,
 				     read_number(report->gpu, family->path) * family->scale);
 	}
 }
 
-/* A function for each vGPU of all GPUs. */
+/* Called for each vGPU of all GPUs. */
 typedef void each_vgpu(FILE *out, const char *name, struct write_labels *labels, struct json_object *vgpu,
 		       const struct family *family);
 

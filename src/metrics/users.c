@@ -1,4 +1,4 @@
-/* Names of users, kept for a while: they may come from a directory over the network. */
+/* Names of users, cached: they may come from a directory over the network. */
 #include <pwd.h>
 #include <stdio.h>
 
@@ -10,7 +10,7 @@ static const uint64_t kept_ns = 300000000000ull;
 
 static struct known {
 	uint32_t uid;
-	uint64_t until_ns; /* 0: not known */
+	uint64_t until_ns; /* 0: the entry is empty */
 	char name[64];
 } known[KEPT];
 

@@ -24,7 +24,7 @@ void write_family(FILE *out, const char *name, const char *type, const char *hel
 	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* A backslash, a quote and a new line have to be escaped, and nothing else. */
+/* Only a backslash, a quote and a newline must be escaped. */
 static void write_value(FILE *out, const char *value)
 {
 	for (; *value; value++)

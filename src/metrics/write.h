@@ -1,4 +1,4 @@
-/* The text format of Prometheus, version 0.0.4. Private to the room. */
+/* The text format of Prometheus, version 0.0.4. Private to the module. */
 #ifndef BELFRY_METRICS_WRITE_H
 #define BELFRY_METRICS_WRITE_H
 
@@ -17,7 +17,7 @@ struct write_labels {
 void write_label(struct write_labels *labels, const char *name, const char *value); /* NULL: "" */
 void write_label_number(struct write_labels *labels, const char *name, uint64_t value);
 
-/* Before the samples of a family. */
+/* Written before the samples of a family. */
 void write_family(FILE *out, const char *name, const char *type, const char *help);
 void write_sample(FILE *out, const char *name, const struct write_labels *labels, double value);
 
