@@ -280,10 +280,9 @@ void gpu_hall_tell_gone(struct gpu *gpu, const struct vgpu *vgpu, const struct h
 void gpu_hall_tell_refused(struct gpu *gpu, const char *name, const char *why, bool is_clients);
 void gpu_hall_tell_use(struct gpu *gpu);
 void gpu_hall_tell_done(struct gpu *gpu, const char *name);
-bool gpu_hall_ask_save(struct gpu *gpu, uint32_t ticket); /* false: belfryd is gone */
-bool gpu_hall_tell_event(struct gpu *gpu,
-			 const struct event *event); /* false: the socket is full, or belfryd is gone */
-void gpu_hall_tell_all(struct gpu *gpu);	     /* HALL_READY, and HALL_VGPU for each vGPU */
+bool gpu_hall_ask_save(struct gpu *gpu, uint32_t ticket);	      /* false: belfryd is gone */
+bool gpu_hall_tell_event(struct gpu *gpu, const struct event *event); /* false: it cannot be sent now */
+void gpu_hall_tell_all(struct gpu *gpu); /* HALL_READY, and HALL_VGPU for each vGPU */
 void gpu_hall_tell_failed(int hall, const char *why);
 int gpu_hall_listen(struct gpu *gpu, struct bf_error *err);
 void gpu_hall_accept(struct gpu *gpu);
@@ -399,8 +398,7 @@ void policies_end(struct gpu *gpu);
 const char *policy_name_of(const struct gpu *gpu, const struct vgpu *vgpu);
 /* BELFRY_HOOK_VGPU_INIT, _EXIT or _SET, for the GPU's policy and the vGPU's own. With the lock. */
 void policy_tell(struct vgpu *vgpu, enum belfry_hook hook);
-void policy_leave(
-	struct vgpu *vgpu); /* the vGPU is being removed. With the lock, which is released for a while */
+void policy_leave(struct vgpu *vgpu); /* on removal. With the lock, which is released for a while */
 
 /* consult.c: called by the vGPU's warden, under the warden's lock, and so without gpu::lock. */
 struct warden_hooks policy_hooks(struct vgpu *vgpu);
@@ -425,12 +423,11 @@ void event_order(struct vgpu *vgpu, enum protocol_op op);
 void event_fault(struct vgpu *vgpu, const struct fault *fault);
 void event_policy(struct gpu *gpu, const struct vgpu *vgpu, enum event_kind kind, const char *policy,
 		  const char *text);
-void limit_memory(struct vgpu *vgpu, pid_t pid,
-		  uint64_t bytes);		    /* under the warden's lock, without gpu::lock */
-void limit_time(struct vgpu *vgpu);		    /* the turner's, with the lock */
-void limits_tell(struct gpu *gpu, uint64_t now_ns); /* without the lock */
-uint64_t limits_due_ns(const struct gpu *gpu);	    /* 0: nothing to report */
-void limits_end(struct vgpu *vgpu);		    /* the vGPU is being removed */
+void limit_memory(struct vgpu *vgpu, pid_t pid, uint64_t bytes); /* under the warden's lock, not gpu::lock */
+void limit_time(struct vgpu *vgpu);				 /* the turner's, with the lock */
+void limits_tell(struct gpu *gpu, uint64_t now_ns);		 /* without the lock */
+uint64_t limits_due_ns(const struct gpu *gpu);			 /* 0: nothing to report */
+void limits_end(struct vgpu *vgpu);				 /* the vGPU is being removed */
 
 /* room.c: main thread only, without the lock */
 void rooms_make(struct gpu *gpu);

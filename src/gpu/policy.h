@@ -71,8 +71,7 @@ void talker_loaded(struct gpu *gpu, const struct load *load, const char *body, s
 /* seat.c */
 /* Takes the reference to the policy, also on failure. */
 struct seat *seat_new(struct gpu *gpu, struct vgpu *vgpu, struct policy *policy, const char *file);
-void seat_free(
-	struct seat *seat); /* without the lock: the last reference removes the policy from the kernel */
+void seat_free(struct seat *seat); /* without the lock: the last one removes the kernel's part */
 /* Install a seat. Returns the seat that it replaces; NULL: the built-in. If the policy fails in its first hooks it is
  * not installed, and its own seat is returned. With the lock. */
 struct seat *seat_take(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat);
@@ -118,8 +117,7 @@ void follower_remove(struct gpu *gpu, struct follower *follower);
 void decisions_note(struct gpu *gpu, const struct refusal *refusal, const struct vgpu *about);
 
 /* work.c: with the lock */
-void work_introduce(struct gpu *gpu,
-		    struct follower *follower); /* sends the current state to a new follower */
+void work_introduce(struct gpu *gpu, struct follower *follower); /* sends the current state */
 
 /* decisions_told.c: with the lock */
 void decisions_say(FILE *to, const struct vgpu *vgpu); /* sentences; none if there is nothing to report */

@@ -111,9 +111,7 @@ static void send_reply(struct gpu *gpu, struct talker *talker, struct protocol_r
 		       size_t bytes)
 {
 	if (!reply_send(talker->sock, reply, body, bytes))
-		talker_drop(
-			gpu,
-			talker); /* the server does not wait for a client that does not read its answers */
+		talker_drop(gpu, talker); /* a client that does not read its answers is not waited for */
 	else if (!talker->vgpu && !talker->is_loading)
 		talker->until_ns = bf_now_ns() + NEXT_REQUEST_S * 1000000000ull;
 }

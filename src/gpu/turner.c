@@ -130,8 +130,7 @@ static void is_done(struct vgpu *vgpu, uint64_t forwards, uint64_t now_ns)
 
 	gate_vgpu_quiet(gate);
 	if (gate_vgpu_counts(gate).forwards != forwards) {
-		vgpu->is_quiet =
-			true; /* a submission came meanwhile: woke_ns shows it, now or at the next one */
+		vgpu->is_quiet = true; /* a submission came meanwhile: woke_ns shows it or the next one */
 		return;
 	}
 	vgpu->is_quiet = true;

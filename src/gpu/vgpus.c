@@ -295,7 +295,7 @@ static void tell_sched(struct vgpu *vgpu, enum protocol_op op)
 	turner_wait(vgpu->gpu); /* the answer follows when the gate is open, or waits for its turn */
 }
 
-/* The operator's order takes precedence over sched. While it is carried out, sched regards the vGPU as held. */
+/* The operator's order takes precedence over sched, which regards the vGPU as held until it is free again. */
 int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct bf_error *err)
 {
 	static const enum trace_kind traces[] = {
