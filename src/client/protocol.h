@@ -64,10 +64,9 @@ static inline const char *protocol_gpu_name(const struct protocol_gpu *gpu, char
 
 struct protocol_request {
 	uint32_t magic, version, op, flags;
-	uint32_t parts; /* enum spec_part: the parts of spec that are set */
-	uint32_t owner; /* PROTOCOL_CREATE with PROTOCOL_OWNER: the owner of the vGPU */
-	uint64_t
-		for_us; /* PROTOCOL_HOLD: open the gate after this time; 0: never. PROTOCOL_EVENTS: see below */
+	uint32_t parts;	 /* enum spec_part: the parts of spec that are set */
+	uint32_t owner;	 /* PROTOCOL_CREATE with PROTOCOL_OWNER: the owner of the vGPU */
+	uint64_t for_us; /* PROTOCOL_HOLD: open the gate after this time; 0: never. PROTOCOL_EVENTS: below */
 	char name[SPEC_NAME_MAX + 1];
 	struct protocol_gpu gpu;
 	struct spec spec;
