@@ -5,15 +5,15 @@
 #include "router/config.h"
 
 struct check_options {
-	const struct protocol_gpu *gpus; /* those of the configuration */
+	const struct protocol_gpu *gpus; /* the GPUs of the configuration */
 	unsigned gpu_count;
 	uint64_t soft_mem_bytes;
-	const char *socket; /* of a belfryd that may run and know its GPUs; NULL: the usual one */
+	const char *socket; /* of a belfryd that may run and know its GPUs; NULL: the default */
 	bool any_driver;
 };
 
-/* Memory and time of the vGPUs, added up for each GPU. A GPU whose memory is not known is no limit to it: `unchecked` says
- * which that are, and why; it is empty if there are none. */
+/* Add up memory and time of the vGPUs for each GPU. A GPU whose memory is not known has no limit: `unchecked` lists
+ * such GPUs and the reasons. It is empty if there are none. */
 int check_promises(const struct config *config, const struct check_options *options, char *unchecked,
 		   size_t room, struct bf_error *err);
 

@@ -1,5 +1,5 @@
-/* The configuration of belfryd, belfryd.conf(5): sections, `key = value`, comments. What belfryd remembers of its vGPUs
- * is in the same words. */
+/* The configuration of belfryd, belfryd.conf(5): sections, `key = value`, comments. The saved state has the same
+ * format. */
 #ifndef BELFRY_ROUTER_CONFIG_H
 #define BELFRY_ROUTER_CONFIG_H
 
@@ -20,7 +20,7 @@ enum {
 	CONFIG_VGPUS_MAX = 4096,
 	CONFIG_GPUS_MAX = 64,
 	CONFIG_FILES_MAX = 256,
-	CONFIG_NV_MAX = 253, /* the driver's last minor number of a GPU */
+	CONFIG_NV_MAX = 253, /* the last minor number of a GPU in the driver */
 };
 #define CONFIG_LINGER_US 5000000u
 
@@ -29,15 +29,15 @@ enum config_access { CONFIG_OWNER = 0, CONFIG_EVERYONE, CONFIG_GROUP };
 struct config_vgpu {
 	char name[SPEC_NAME_MAX + 1];
 	struct spec spec;
-	uint32_t parts;		 /* enum spec_part: what was said */
-	struct protocol_gpu gpu; /* PROTOCOL_GPU_ANY: wherever there is room */
+	uint32_t parts;		 /* enum spec_part: the parts that are set */
+	struct protocol_gpu gpu; /* PROTOCOL_GPU_ANY: any GPU with enough room */
 	uid_t owner;
 	bool has_owner;
-	bool is_from_config; /* in what belfryd remembers: it came from the configuration */
-	unsigned file, line; /* where it was last spoken of: config.files */
+	bool is_from_config; /* in the saved state: it came from the configuration */
+	unsigned file, line; /* where it was last mentioned: config.files */
 };
 
-/* What one user may have, over all GPUs: a section [user NAME], or [user *] for all who have none. */
+/* The quota of one user over all GPUs: a section [user NAME], or [user *] for all users without one. */
 struct config_quota {
 	uid_t uid;
 	bool is_of_all;
@@ -46,18 +46,18 @@ struct config_quota {
 	uint32_t request_ppm, vgpus;
 };
 
-/* [events]: what is run when something happens. */
+/* [events]: the command that is run for events. */
 struct config_events {
 	char command[256]; /* a program; empty: none */
 	uint32_t kinds;	   /* 1 << enum event_kind */
-	uid_t uid;	   /* whom it runs as if belfryd is root */
+	uid_t uid;	   /* the user of the command if belfryd is root */
 	gid_t gid;
 	uint64_t timeout_us;
 	unsigned file, line; /* of the command */
 };
 
 struct config {
-	bool is_all; /* every GPU of the machine; or those of `gpus` */
+	bool is_all; /* every GPU of the machine; otherwise those of `gpus` */
 	struct protocol_gpu gpus[CONFIG_GPUS_MAX];
 	unsigned gpu_count;
 	enum config_access access;
@@ -81,36 +81,37 @@ struct config {
 
 void config_init(struct config *config);
 void config_free(struct config *config);
-/* The file at `path` (NULL: CONFIG_DEFAULT, which may be missing) and its drop-ins, PATH.d/NAME.conf in the order of their
- * names. *config is to be empty; after an error it is still to be freed. Errors begin with FILE:LINE. */
+/* Read the file at `path` (NULL: CONFIG_DEFAULT, which may be missing) and its drop-ins, PATH.d/NAME.conf in the
+ * order of their names. *config must be empty before, and must be freed also after an error. Errors begin with
+ * FILE:LINE. */
 int config_read(struct config *config, const char *path, struct bf_error *err);
-/* One file's text, on top of what was read before. `is_state`: what belfryd wrote for itself. */
+/* Parse the text of one file, in addition to the files before. `is_state`: it is the saved state. */
 int config_parse(struct config *config, const char *file, const char *text, size_t length, bool is_state,
 		 struct bf_error *err);
-/* What can only be told of the whole. */
+/* Check the configuration as a whole. */
 int config_check(const struct config *config, struct bf_error *err);
 
-/* config_policy.c: whether the policy is there, in order, and takes its tunables; and, if `may_load` and this process may
- * load eBPF at all, whether the kernel's verifier takes it. A policy that is wrong keeps nobody from starting: the built-in
+/* config_policy.c: whether the policy exists, is valid, and has its tunables; and, if `may_load` and this process may
+ * load eBPF, whether the kernel's verifier accepts it. An invalid policy does not prevent the start: the built-in
  * decides then. */
 int config_check_policy(const struct config *config, bool may_load, struct bf_error *err);
-/* config_events.c: what is said before the first line of [events]; a key of it; and whether the command can be run. A
- * command that cannot be run keeps belfryd neither from starting nor from reading the rest. */
+/* config_events.c: the defaults of [events], its keys, and whether the command can be run. A command that cannot be
+ * run prevents neither the start of belfryd nor reading the rest. */
 extern const struct config_events config_events_default;
 int config_take_events(struct config *config, const char *key, const char *value, unsigned line,
 		       struct bf_error *err);
 int config_check_events(const struct config *config, struct bf_error *err);
-/* Puts "FILE:LINE: " before what went wrong. */
+/* Put "FILE:LINE: " before an error. */
 int config_fail_at(const struct config *config, unsigned file, unsigned line, const struct bf_error *why,
 		   struct bf_error *err);
 
-/* "all", "0 1", "soft", "soft:0 soft:1"; replaces what was said before. */
+/* "all", "0 1", "soft", "soft:0 soft:1"; replaces the previous value. */
 int config_parse_gpus(struct config *config, const char *text, struct bf_error *err);
 /* "0", "soft", "soft:1" */
 int config_parse_gpu(const char *text, struct protocol_gpu *gpu, struct bf_error *err);
-/* "off", "127.0.0.1:9835", "[::1]:9835", and " public" after an address that is not this machine's own alone. */
+/* "off", "127.0.0.1:9835", "[::1]:9835"; " public" must follow an address that other machines can reach. */
 int config_parse_metrics(struct config *config, const char *text, struct bf_error *err);
-/* NULL if there is none of this name. */
+/* NULL if there is no vGPU of this name. */
 struct config_vgpu *config_find(const struct config *config, const char *name);
 
 #endif
