@@ -1,5 +1,5 @@
-/* Accounting: a line of JSON for each vGPU that is gone, appended to the file that the configuration names. Users are
- * numbers: to look a name up may take long. */
+/* Accounting: a line of JSON for each removed vGPU, appended to the file that the configuration names. Users are
+ * written as numbers, because a name lookup may be slow. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -30,7 +30,7 @@ static int where(void *context, const struct config_vgpu *vgpu, struct spec *spe
 	return PROMISES_UNKNOWN;
 }
 
-/* What a belfryd that runs says of itself and its GPUs; NULL: none runs, or it does not answer. */
+/* The reply of a running belfryd to PROTOCOL_HELLO; NULL: none runs, or it does not answer. */
 static struct json_object *ask_daemon(const char *path)
 {
 	struct protocol_request request = talk_request(PROTOCOL_HELLO, NULL);
@@ -65,7 +65,7 @@ static uint64_t number_at(struct json_object *object, const char *key)
 	return json_object_is_type(at, json_type_int) ? json_object_get_uint64(at) : 0;
 }
 
-/* As belfryd knows it; 0: it does not. */
+/* The memory of a GPU according to belfryd; 0: not known. */
 static uint64_t told_bytes(struct json_object *hello, const struct protocol_gpu *gpu)
 {
 	struct json_object *gpus = NULL;
@@ -83,7 +83,7 @@ static uint64_t told_bytes(struct json_object *hello, const struct protocol_gpu 
 	return 0;
 }
 
-/* As the driver knows it; 0 and a reason: it cannot be asked. */
+/* The memory of a GPU according to the driver; 0 and an error: the GPU cannot be opened. */
 static uint64_t driver_bytes(const struct check_options *options, const struct protocol_gpu *gpu,
 			     struct bf_error *err)
 {
@@ -96,7 +96,7 @@ static uint64_t driver_bytes(const struct check_options *options, const struct p
 	return bytes;
 }
 
-/* Whether a vGPU with a promise of memory is on this GPU, or may be. */
+/* Whether a vGPU with reserved memory is on this GPU, or may be. */
 static bool is_promised(const struct config *config, const struct protocol_gpu *gpu)
 {
 	for (size_t i = 0; i < config->vgpu_count; i++) {

@@ -1,4 +1,4 @@
-/* Who has connected and not been handed to a GPU server yet. */
+/* Clients that are connected and not yet handed to a GPU server. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ void router_reply(int fd, int code, const char *text, const char *name, const ch
 	snprintf(err.text, sizeof(err.text), "%s", text);
 	reply = reply_of(&err);
 	snprintf(reply.name, sizeof(reply.name), "%s", name);
-	/* One who does not read his replies loses them. */
+	/* A client that does not read its replies loses them. */
 	if (!reply_send(fd, &reply, body, body ? strlen(body) : 0))
 		bf_log(BF_LOG_DEBUG, "a client does not take its reply");
 }
@@ -49,7 +49,7 @@ void router_client_part(struct router *router, int fd, int code, const char *tex
 	router->clients[router->client_count - 1].deadline_ns = bf_now_ns() + PART_S * ROUTER_S;
 }
 
-/* The connection of an ask that was answered here: he may ask again. */
+/* Keep the connection of a request that was answered here, for the next request. */
 static void give_back(struct router *router, struct router_ask *ask)
 {
 	struct ucred who = { ask->message.pid, ask->message.uid, ask->message.gid };
@@ -74,7 +74,7 @@ void router_refuse(struct router *router, struct router_ask *ask, const struct b
 		vgpu->phase = ROUTER_LOST;
 	else if (vgpu && vgpu->phase == ROUTER_RESERVED)
 		router_vgpu_drop(router, vgpu);
-	if (ask->fd >= 0 && why->code == EPROTO) { /* we do not understand each other */
+	if (ask->fd >= 0 && why->code == EPROTO) { /* the client has another protocol */
 		close(ask->fd);
 		ask->fd = -1;
 	}
@@ -194,7 +194,7 @@ void router_client_hear(struct router *router, struct router_client *client)
 		router_refuse(router, ask, &err);
 		return;
 	}
-	/* What the servers have said before he asked comes before it. */
+	/* Process what the servers sent before this request first. */
 	for (struct router_server *server = router->servers; server; server = server->next)
 		if (server->sock >= 0)
 			router_server_hear(router, server);

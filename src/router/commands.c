@@ -1,6 +1,7 @@
-/* The command that the configuration names for events. One process for each event: without a shell, with the event in its
- * environment and as JSON on its standard input, without any other descriptor, without privileges, and for a limited time.
- * A few run at once, a few more wait, and what does not fit is dropped and counted: belfryd itself never waits. */
+/* The command that the configuration names for events. One process for each event: without a shell, with the event in
+ * its environment and as JSON on its standard input, without any other descriptor, without privileges, and for a
+ * limited time. A few run at once, a few more wait, and further events are dropped and counted. belfryd itself never
+ * waits. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -21,7 +22,7 @@
 
 enum { VARIABLES_MAX = 16, FILES_MOST = 256, END_STEP_US = 1000, END_STEPS = 1000, NOT_STARTED = 127 };
 
-/* Everything that the child needs, made before the fork: after it nothing may be allocated. */
+/* Everything that the child needs, prepared before the fork: the child must not allocate memory. */
 struct start {
 	const char *command;
 	char *variables[VARIABLES_MAX + 1];
@@ -71,7 +72,7 @@ static void add_variables(struct start *start, const struct event *event)
 	add_variable(start, "BELFRY_EVENT_TEXT", event->text);
 }
 
-/* A file in memory: nobody waits for the command to read it. */
+/* A memory file, so that belfryd does not wait for the command to read it. */
 static int input_of(const struct event *event)
 {
 	cleanup_close int fd = memfd_create("belfry-event", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -146,7 +147,7 @@ static pid_t start_command(const struct config_events *config, const struct even
 	return pid;
 }
 
-/* Each is said once a minute at most: events may come as fast as programs run. */
+/* Each complaint is logged at most once a minute, because events may be frequent. */
 static void complain(struct router *router, enum router_complaint which, const char *what)
 {
 	uint64_t now_ns = bf_now_ns(), *last_ns = &router->commands.complained_ns[which];
@@ -173,7 +174,7 @@ void router_command_add(struct router *router, const struct event *event)
 	commands->queue[(commands->first + commands->waiting++) % ROUTER_COMMANDS_WAIT] = *event;
 }
 
-/* The whole process group: what the command has left running goes with it. Its number is not reused before it is waited for. */
+/* Kill the whole process group, with all that the command has left running. The PID is not reused before waitpid(). */
 static void kill_all_of(pid_t pid)
 {
 	kill(-pid, SIGKILL);
@@ -187,7 +188,7 @@ static void forget(struct router_command *command)
 	*command = (struct router_command){ .pidfd = -1 };
 }
 
-/* True if it has ended. */
+/* True if the command has ended. */
 static bool reap(struct router *router, struct router_command *command)
 {
 	siginfo_t info = { 0 };
@@ -243,7 +244,7 @@ void router_commands_tick(struct router *router, uint64_t now_ns)
 		if (command->pid && command->until_ns <= now_ns) {
 			complain(router, ROUTER_IS_LATE, "it runs longer than its timeout, and was killed");
 			kill_all_of(command->pid);
-			command->until_ns = now_ns + ROUTER_S; /* it is told by its pidfd, or looked at */
+			command->until_ns = now_ns + ROUTER_S; /* its pidfd shows the end, or the next look */
 			reap(router, command);
 		}
 		while (!command->pid && router->commands.waiting && !router->is_ending)

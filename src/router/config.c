@@ -22,17 +22,17 @@ enum { SOFT_INDEX_MAX = 7 };
 
 enum section { SECTION_NONE, SECTION_SERVER, SECTION_SHARING, SECTION_EVENTS, SECTION_VGPU, SECTION_USER };
 
-/* Where the reader is. */
+/* The state of the parser. */
 struct reader {
 	struct config *config;
 	enum section section;
-	struct config_vgpu *vgpu; /* of SECTION_VGPU */
-	size_t quota;		  /* of SECTION_USER: config::quotas */
+	struct config_vgpu *vgpu; /* in SECTION_VGPU */
+	size_t quota;		  /* in SECTION_USER: index in config::quotas */
 	bool is_state;
 	unsigned line;
 };
 
-/* A time that has to lie in a range. */
+/* A time with a valid range. */
 struct time_key {
 	const char *key;
 	size_t offset; /* in struct settings */
@@ -81,7 +81,7 @@ int config_fail_at(const struct config *config, unsigned file, unsigned line, co
 		       line, why->text);
 }
 
-/* As bf_parse_time, and "0" with or without a unit. */
+/* Like bf_parse_time(), but accepts "0" with or without a unit. */
 static int parse_time(const char *text, uint64_t *us, struct bf_error *err)
 {
 	static const char *const nothing[] = { "0", "0us", "0ms", "0s" };
@@ -184,7 +184,7 @@ static bool is_address(const char *text, size_t length)
 	return inet_pton(AF_INET, host, &four) == 1;
 }
 
-/* Whether only this machine can reach it; `text` is an address in the sense of is_address(). */
+/* Whether only this machine can reach the address. `text` is valid for is_address(). */
 static bool is_local(const char *text)
 {
 	return !strncmp(text, "127.", 4) || !strncmp(text, "[::1]", 5);
@@ -222,7 +222,7 @@ int config_parse_metrics(struct config *config, const char *text, struct bf_erro
 	return 0;
 }
 
-/* A number, or a name that `find` knows. */
+/* A number, or the name of a user or group. */
 static int parse_id(const char *key, const char *text, bool is_group, uint32_t *id, struct bf_error *err)
 {
 	struct passwd *user = NULL;
@@ -230,7 +230,7 @@ static int parse_id(const char *key, const char *text, bool is_group, uint32_t *
 	long number;
 
 	if (isdigit((unsigned char)*text)) {
-		/* The last number means "none" to the kernel. */
+		/* UINT32_MAX means "none" to the kernel. */
 		if (bf_parse_number(key, text, 0, (long)UINT32_MAX - 1, &number, err))
 			return -err->code;
 		*id = (uint32_t)number;
@@ -318,7 +318,7 @@ static int take_text(const char *key, const char *value, char *to, size_t room, 
 {
 	if (strlen(value) >= room)
 		return bf_fail(err, ENAMETOOLONG, "%s: longer than %zu bytes", key, room - 1);
-	memset(to, 0, room); /* it is compared as a whole */
+	memset(to, 0, room); /* it is compared with memcmp() */
 	snprintf(to, room, "%s", value);
 	return 0;
 }
@@ -348,7 +348,7 @@ static int take_policy_set(struct reader *reader, const char *key, const char *v
 	return take_text(key, value, config->sharing.policy_set, sizeof(config->sharing.policy_set), err);
 }
 
-/* Names with one space between them; "none" is none. */
+/* Names, stored with one space between them; "none": no names. */
 static int take_domains(const char *key, const char *value, char *to, size_t room, struct bf_error *err)
 {
 	char words[CONFIG_LINE_MAX], *at = words, *word;
@@ -447,7 +447,7 @@ static int take_sharing(struct reader *reader, const char *key, const char *valu
 		key);
 }
 
-/* "soft:0 /run/belfry/soft-x": a software GPU that is not the default one, by its folder. */
+/* "soft:0 /run/belfry/soft-x": a software GPU other than the default one, by its folder. */
 static int take_gpu(struct config_vgpu *vgpu, const char *value, struct bf_error *err)
 {
 	size_t word = strcspn(value, " \t");
@@ -609,7 +609,7 @@ static int open_section(struct reader *reader, char *line, struct bf_error *err)
 					       : 0;
 }
 
-/* Without what is blank at both ends. */
+/* Remove white space at both ends. */
 static char *strip(char *text)
 {
 	size_t length;
@@ -659,7 +659,7 @@ static int take_line(struct reader *reader, char *line, struct bf_error *err)
 	}
 }
 
-/* A copy of the line at `text`, which is `length` bytes long. */
+/* Copy the line at `text`, which is `length` bytes long. */
 static int copy_line(const char *text, size_t length, char *to, size_t room, struct bf_error *err)
 {
 	if (length >= room)
@@ -727,7 +727,7 @@ int config_check(const struct config *config, struct bf_error *err)
 	return 0;
 }
 
-/* The whole file, to be freed. -ENOENT if there is none. */
+/* Read the whole file, to be freed. -ENOENT if there is none. */
 static int read_whole(const char *path, char **text, size_t *length, struct bf_error *err)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -739,7 +739,7 @@ static int read_whole(const char *path, char **text, size_t *length, struct bf_e
 		return bf_fail(err, errno, "%s: cannot be read: %s", path, strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return bf_fail(err, EINVAL, "%s: not a file; name one", path);
-	/* One byte more than allowed, for config_parse to refuse. */
+	/* One byte more than allowed, so that config_parse() refuses a larger file. */
 	room = malloc(CONFIG_FILE_MAX + 1);
 	if (!room)
 		return bf_fail(err, ENOMEM, "%s: no memory", path);

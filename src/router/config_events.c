@@ -1,4 +1,4 @@
-/* [events] of the configuration: a command, and for which events it is run. */
+/* [events] of the configuration: a command, and the events for which it is run. */
 #include <errno.h>
 #include <pwd.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What the configuration says about policies, held against the object that it names. */
+/* Checks the policy of the configuration against the object that it names. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "policy/policy.h"
 #include "router/config.h"
 
-/* The object, and what is to be set in it. */
+/* The object, and the tunables to set. */
 struct wanted {
 	const struct config *config;
 	struct policy_file file;
@@ -34,7 +34,7 @@ static int fail_set(const struct wanted *wanted, const struct bf_error *why, str
 	return config_fail_at(config, config->policy_set_file, config->policy_set_line, &said, err);
 }
 
-/* As the kernel sees it; where it lets us show it nothing, nothing more can be told. */
+/* Whether the kernel's verifier accepts the policy. Not checked if this process may not load eBPF. */
 static int check_verified(const struct wanted *wanted, struct bf_error *err)
 {
 	struct policy_options options = { .sets = wanted->sets, .set_count = wanted->set_count };
@@ -71,7 +71,7 @@ int config_check_policy(const struct config *config, bool may_load, struct bf_er
 
 	memcpy(wanted.text, config->sharing.policy_set, sizeof(wanted.text));
 	wanted.set_count = policy_file_sets(wanted.text, " \t", wanted.sets);
-	/* A drop-in that says built-in does away with what an earlier file sets. */
+	/* A drop-in with policy = built-in overrides policy_set of earlier files. */
 	if (!config->sharing.policy[0] &&
 	    (!wanted.set_count || config->policy_set_file < config->policy_file))
 		return 0;

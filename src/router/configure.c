@@ -1,4 +1,4 @@
-/* The configuration as the router follows it. */
+/* Applies the configuration. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 
 enum { RELOAD_S = 10 };
 
-/* Servers for the GPUs of the configuration; those it no longer names run on, and are not started again. */
+/* Add servers for the GPUs of the configuration. Servers that it no longer names keep running, and are not started
+ * again. */
 static int list_servers(struct router *router, struct bf_error *err)
 {
 	const struct router_options *options = &router->options;
@@ -87,7 +88,6 @@ int router_config_start(struct router *router, struct bf_error *err)
 	return rc ? rc : list_servers(router, err);
 }
 
-/* After the socket is ours. */
 void router_config_begin(struct router *router)
 {
 	struct bf_error err = { 0 };
@@ -140,8 +140,8 @@ static void warn_of_what_stays(struct router *router, const struct router_vgpu *
 		       vgpu->name, vgpu->server->label);
 }
 
-/* What a vGPU that exists is to be. `before`: what the files said the last time. What was changed by hand since then stays
- * as it is, and what is still pending is tried again. */
+/* The spec that an existing vGPU should have. `before`: the vGPU in the previous configuration. What a client has
+ * changed since then stays, and what is pending is tried again. */
 static struct spec wanted_spec(const struct router *router, const struct router_vgpu *vgpu,
 			       const struct config_vgpu *from, const struct config_vgpu *before)
 {
@@ -153,12 +153,12 @@ static struct spec wanted_spec(const struct router *router, const struct router_
 	return wanted;
 }
 
-/* The new spec, without what it promises more than the old one. */
+/* The new spec, but with no more memory and time than the old one. */
 static struct spec freed_spec(const struct spec *old, const struct spec *next)
 {
 	struct spec spec = *next;
 
-	if (old->mem_bytes < next->mem_bytes) /* 0 is no promise */
+	if (old->mem_bytes < next->mem_bytes) /* 0 reserves nothing */
 		spec.mem_bytes = old->mem_bytes;
 	if (old->request_ppm < next->request_ppm)
 		spec.request_ppm = old->request_ppm;
@@ -173,7 +173,7 @@ void router_config_set(struct router *router, const struct router_vgpu *vgpu, co
 	router_ask_own(router, PROTOCOL_SET, &wanted, ROUTER_ALL_PARTS);
 }
 
-/* Twice: what frees memory or time, of all vGPUs, comes before what takes it. */
+/* Called twice: changes that free memory or time, of all vGPUs, come before changes that take it. */
 static void change(struct router *router, struct router_vgpu *vgpu, const struct config_vgpu *from,
 		   const struct config_vgpu *before, bool is_freeing)
 {
@@ -223,7 +223,7 @@ bool router_is_asking(const struct router *router)
 	return false;
 }
 
-/* One that is remembered for a GPU that is not served has to find another, if it may. */
+/* Drop a saved vGPU whose GPU is not served, so that it is created again, on another GPU if it may be. */
 static struct router_vgpu *find_settled(struct router *router, const char *name)
 {
 	struct router_vgpu *vgpu = router_vgpu_find(router, name);
@@ -246,7 +246,7 @@ static void change_all(struct router *router, const struct config *before, bool 
 	}
 }
 
-/* New ones are made when the servers have carried out the changes: where there is room for them is known then. */
+/* New vGPUs are created after the servers have made the changes, because only then the free room is known. */
 void router_config_tick(struct router *router)
 {
 	if (!router->is_making || router_is_asking(router))
@@ -285,7 +285,7 @@ static void tell_servers(struct router *router)
 		if (server->phase == ROUTER_READY)
 			ask = calloc(1, sizeof(*ask));
 		if (ask) {
-			/* In its turn: it waits as requests do. */
+			/* In order: it waits as requests do. */
 			ask->fd = -1;
 			ask->message = message;
 			router_server_ask(router, server, ask);
@@ -295,7 +295,7 @@ static void tell_servers(struct router *router)
 	}
 }
 
-/* Whether a configuration can be kept by the GPUs that are served now, beside what is not of the configuration. */
+/* Whether the GPUs that are served now can keep the promises of a configuration, besides those of other vGPUs. */
 struct plan {
 	struct router *router;
 	struct router_server *servers[ROUTER_SERVERS_MAX];
@@ -333,7 +333,7 @@ static void plan_others(struct plan *plan, const struct config *fresh)
 		int at = vgpu->server ? plan_room(plan, vgpu->server) : PROMISES_UNKNOWN;
 		struct router_room *room = &plan->rooms[at < 0 ? 0 : at];
 
-		/* Those of the configuration that it no longer names are about to be removed. */
+		/* vGPUs that the configuration no longer names are about to be removed. */
 		if (at < 0 || vgpu->is_from_config || config_find(fresh, vgpu->name))
 			continue;
 		room->mem_free_bytes -= vgpu->spec.mem_bytes < room->mem_free_bytes ? vgpu->spec.mem_bytes
@@ -369,7 +369,7 @@ int router_config_reload(struct router *router, struct bf_error *err)
 	router->reloading.refused = 0;
 	config_init(&fresh);
 	rc = options->read_config(options->context, &fresh, err);
-	/* Without the verifier, which may take long: what it says is the GPU servers' to find out. */
+	/* Without the verifier, which may be slow. The GPU servers run it. */
 	if (!rc)
 		rc = config_check_policy(&fresh, false, err);
 	if (!rc && router->is_settled)

@@ -1,4 +1,4 @@
-/* What is to become of a request: answered here, refused, or given to a GPU server. */
+/* Decides what happens to a request: answered here, refused, or sent to a GPU server. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static struct json_object *gpu_json(const struct router_server *server)
 	const struct hall_gpu *use = &server->use;
 	struct json_object *gpu = json_object_new_object();
 
-	/* The label without its "GPU ". */
+	/* Skip "GPU ". */
 	json_add_text(gpu, "gpu", server->label + 4);
 	json_add_text(gpu, "kind", server->gpu.kind == PROTOCOL_GPU_SOFT ? "soft" : "nv");
 	json_add_number(gpu, "index", server->gpu.index);
@@ -152,7 +152,7 @@ static void reload(struct router *router, struct router_ask *ask)
 		router_reload_await(router, ask);
 }
 
-/* One that is on its way up, if there is. */
+/* A server that is starting, if any. */
 static struct router_server *first_coming(const struct router *router)
 {
 	for (struct router_server *server = router->servers; server; server = server->next)
@@ -161,7 +161,7 @@ static struct router_server *first_coming(const struct router *router)
 	return NULL;
 }
 
-/* A listed one that does not run, and that can be started now: only if private, the others were at the start. */
+/* Start a listed server that does not run: a private belfryd starts its servers on demand. */
 static struct router_server *start_another(struct router *router)
 {
 	for (struct router_server *server = router->servers; server; server = server->next)
@@ -183,7 +183,7 @@ static void to_server(struct router *router, struct router_server *server, struc
 	router_server_ask(router, server, ask);
 }
 
-/* The first reason why a GPU of ours does not run. */
+/* The first reason why a GPU is not served. */
 static const char *first_failure(const struct router *router)
 {
 	for (const struct router_server *server = router->servers; server; server = server->next)
@@ -192,7 +192,7 @@ static const char *first_failure(const struct router *router)
 	return "no GPU is served; name one in the configuration, or with --gpu";
 }
 
-/* Wherever there is room. */
+/* Send the request to a GPU with enough room. */
 static void place(struct router *router, struct router_ask *ask)
 {
 	struct router_server *ready[ROUTER_SERVERS_MAX], *coming = first_coming(router);
@@ -219,7 +219,7 @@ static void place(struct router *router, struct router_ask *ask)
 		fail(router, ask, ENODEV, first_failure(router));
 }
 
-/* The server of a GPU somebody has named; started if we may. NULL: the ask was refused. */
+/* The server of the GPU that the request names, started if allowed. NULL: the request was refused. */
 static struct router_server *server_of(struct router *router, struct router_ask *ask)
 {
 	const struct protocol_gpu *gpu = &ask->message.request.gpu;
@@ -245,7 +245,7 @@ static struct router_server *server_of(struct router *router, struct router_ask 
 	return server;
 }
 
-/* --owner: the request is taken for one of that user's. */
+/* --owner: the request counts as a request of that user. */
 static int take_owner(struct router_ask *ask, struct bf_error *err)
 {
 	struct protocol_request *request = &ask->message.request;
@@ -289,7 +289,8 @@ static int reserve(struct router *router, struct router_ask *ask, struct bf_erro
 	return 0;
 }
 
-/* A name is taken by a vGPU that goes with its run: whether that has ended just now its server knows before we do, and says. */
+/* The name belongs to a vGPU that is removed with its run. Its server knows first whether the run has just ended, so
+ * the server decides. */
 static struct router_server *who_knows(struct router *router, const struct router_ask *ask)
 {
 	const struct protocol_gpu *gpu = &ask->message.request.gpu;
@@ -328,7 +329,7 @@ static void create(struct router *router, struct router_ask *ask)
 		to_server(router, server, ask);
 }
 
-/* A vGPU that is remembered and cannot be made now, as its GPU is not served: its owner can still let go of it. */
+/* A saved vGPU that cannot be created now, because its GPU is not served. Its owner can still remove it. */
 static void without_gpu(struct router *router, struct router_ask *ask, struct router_vgpu *vgpu)
 {
 	struct bf_error err = { 0 };
@@ -402,8 +403,8 @@ static void by_gpu(struct router *router, struct router_ask *ask)
 		fail(router, ask, ENODEV, first_failure(router));
 }
 
-/* Of requests that wait until everything has been found or started: all but the one that changes what that is, and
- * the one that wants to see it. */
+/* Requests wait until all servers are found or started. PROTOCOL_RELOAD, which may change the servers, and
+ * PROTOCOL_EVENTS, which shows their start, do not wait. PROTOCOL_HELLO also waits later, while a server starts. */
 static bool is_too_early(const struct router *router, const struct router_ask *ask)
 {
 	return ask->message.request.op != PROTOCOL_RELOAD && ask->message.request.op != PROTOCOL_EVENTS &&

@@ -1,5 +1,6 @@
-/* Events: kept for a while, sent to the clients that follow them, and given to the command of the configuration. A client
- * that does not read is never waited for: what its socket does not take is counted, and the client is told the number. */
+/* Events: kept for a while, sent to the clients that follow them, and passed to the command of the configuration.
+ * belfryd never waits for a client that does not read: events that its socket does not accept are counted, and the
+ * client receives the number. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include "base/units.h"
 #include "router/internal.h"
 
-/* What may wait for a client that does not read: a few hundred events. The kernel takes twice that. */
+/* The buffer for a client that does not read: a few hundred events. The kernel doubles the value. */
 enum { FOLLOWER_BYTES = 128 << 10 };
 
 static bool is_ruler(uid_t uid)
@@ -34,7 +35,7 @@ static bool send_line(const struct router_follower *follower, const char *line, 
 	return send(follower->fd, line, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
-/* True once it knows of everything that was dropped. */
+/* True once the follower has received the number of dropped events. */
 static bool tell_lost(struct router_follower *follower)
 {
 	char line[96];
@@ -173,7 +174,7 @@ void router_event_gone(struct router *router, const struct router_server *server
 	router_event(router, &event);
 }
 
-/* Those of the last `for_us` that the follower wants, a line each. NULL: none, or no memory. */
+/* The events of the last `for_us` that the follower wants, one per line. NULL: none, or out of memory. */
 static char *past(const struct router *router, const struct router_follower *follower, uint64_t for_us)
 {
 	uint64_t last = router->events.count,
@@ -252,7 +253,7 @@ short router_follower_polls(const struct router_follower *follower)
 	return (short)(follower->lost ? POLLIN | POLLOUT : POLLIN);
 }
 
-/* It has nothing to say: this is its end, or there is room again. */
+/* Followers send nothing: the client is gone, or its socket has room again. */
 void router_follower_hear(struct router_follower *follower, short revents)
 {
 	if (revents & POLLOUT && !(revents & ~POLLOUT)) {

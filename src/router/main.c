@@ -1,4 +1,4 @@
-/* belfryd: serves virtual GPUs. Reads its configuration, starts GPU servers, and answers belfry at its socket. */
+/* belfryd: serves virtual GPUs. Reads its configuration, starts GPU servers, and answers clients on its socket. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +61,7 @@ static int usage(const char *why)
 	return 2;
 }
 
-/* At the start, when nobody waits for us yet. */
+/* For errors at the start, which go to stderr. */
 static int fail(const struct bf_error *err)
 {
 	char text[sizeof(err->text) + BF_USER_ROOM];
@@ -80,7 +80,8 @@ static int read_config(void *context, struct config *config, struct bf_error *er
 	if (!rc && belfryd->gpus)
 		rc = config_parse_gpus(config, belfryd->gpus, err);
 	if (!rc && belfryd->is_private) {
-		/* Its user's alone; what the system's configuration makes is the system's. */
+		/* A private belfryd is for its user only, and does not create the vGPUs of the system's
+		 * configuration. */
 		config->access = CONFIG_OWNER;
 		config->metrics[0] = 0;
 		config->accounting[0] = 0;
@@ -106,7 +107,7 @@ static int by_index(const void *a, const void *b)
 	return one->index < other->index ? -1 : one->index > other->index;
 }
 
-/* Every /dev/nvidiaN, or the software GPU where there is none. */
+/* Every /dev/nvidiaN, or the software GPUs if there is none. */
 static unsigned list_gpus(void *context, struct protocol_gpu *gpus, unsigned room)
 {
 	const struct belfryd *belfryd = context;
@@ -142,7 +143,7 @@ static int start_soft(void *context, char *folder, size_t room, struct bf_error 
 	return link_start(server, &belfryd->soft, folder, room, err);
 }
 
-/* In the child: as a program expects to be started. */
+/* In the child: restore the signals. */
 static void settle_child(const struct belfryd *belfryd)
 {
 	struct sigaction plain = { .sa_handler = SIG_DFL };
@@ -162,7 +163,7 @@ static int start_server(void *context, const struct protocol_gpu *gpu, pid_t *pi
 	*pid = fork();
 	if (!*pid) {
 		settle_child(context);
-		setsid(); /* what is typed at our terminal is not for it */
+		setsid(); /* signals of this terminal are not for it */
 		snprintf(number, sizeof(number), "%d", ends[1]);
 		if (fcntl(ends[1], F_SETFD, 0) == 0)
 			execl("/proc/self/exe", "belfryd", "--gpu-server", number, (char *)NULL);
@@ -201,7 +202,7 @@ static pid_t start_metrics(void *context, const struct config *config, const cha
 	_exit(127);
 }
 
-/* sd_notify(3), without the library. */
+/* sd_notify(3) without the library. */
 static void tell_systemd(void *context, const char *text)
 {
 	const char *path = getenv("NOTIFY_SOCKET");
@@ -221,7 +222,7 @@ static void tell_systemd(void *context, const char *text)
 		bf_log(BF_LOG_DEBUG, "systemd cannot be told: %s", strerror(errno));
 }
 
-/* --socket, BELFRY_SOCKET, systemd's folder, or our own. */
+/* --socket, BELFRY_SOCKET, systemd's folder, or the runtime folder. */
 static int find_socket(const struct belfryd *belfryd, const struct config *config, char *path, size_t room,
 		       struct bf_error *err)
 {
@@ -238,7 +239,7 @@ static int find_socket(const struct belfryd *belfryd, const struct config *confi
 		rc = bf_runtime_folder(own, sizeof(own), err);
 		if (rc)
 			return rc;
-		/* Who may use the socket has to get to it. */
+		/* Users with access to the socket must be able to reach it. */
 		if (config->access != CONFIG_OWNER && chmod(own, 0755))
 			return bf_fail(err, errno, "%s: %s", own, strerror(errno));
 		length = snprintf(path, room, "%s/belfryd.sock", own);
@@ -367,7 +368,7 @@ static int serve_gpu(const char *text)
 	return gpu_server_main((int)fd);
 }
 
-/* --gpu once more: as the words of `gpus =`. */
+/* Add another --gpu, as a word of `gpus =`. */
 static int add_gpu(struct belfryd *belfryd, const char *text, struct bf_error *err)
 {
 	size_t used = strlen(belfryd->gpu_words);
@@ -481,7 +482,7 @@ int main(int argc, char **argv)
 		}
 	if (optind != argc)
 		return usage("it takes no arguments");
-	/* --soft alone: all of them. */
+	/* --soft without --gpu: all its GPUs. */
 	for (uint32_t i = 0; belfryd.has_soft && !belfryd.has_gpus && i < belfryd.soft.gpus; i++) {
 		char word[16];
 

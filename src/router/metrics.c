@@ -1,4 +1,4 @@
-/* The program that answers Prometheus: a child that is kept running as long as the configuration wants one. */
+/* Runs belfry-metrics as a child as long as the configuration has `metrics`. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -51,7 +51,7 @@ void router_metrics_exited(struct router *router)
 	forget(router);
 }
 
-/* What was started too often before was another configuration's. */
+/* Also resets the limit of starts, which counts for one configuration. */
 void router_metrics_end(struct router *router)
 {
 	router->metrics_ns = 0;

@@ -1,5 +1,5 @@
-/* Changes of the configuration that a GPU server has refused, such as a memory limit below what is in use. They are tried
- * again once a second; where there are very many, less often. */
+/* Changes of the configuration that a GPU server has refused, such as a memory limit below what is in use. They are
+ * tried again once a second, or less often if there are very many. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static void drop(struct router *router, struct router_pending *pending)
 	free(pending);
 }
 
-/* In the order of their names. */
+/* Sorted by name. */
 static void insert(struct router *router, struct router_pending *pending)
 {
 	struct router_pending **at = &router->pending;
@@ -40,7 +40,7 @@ static void insert(struct router *router, struct router_pending *pending)
 	*at = pending;
 }
 
-/* What was refused, by what there is and what the configuration says; 0: nothing of the configuration. */
+/* Which change was refused, according to the vGPU and the configuration; 0: none of the configuration. */
 static enum protocol_op refused_op(const struct router *router, const struct router_vgpu *vgpu,
 				   const char *name)
 {
@@ -49,7 +49,7 @@ static enum protocol_op refused_op(const struct router *router, const struct rou
 	return vgpu && vgpu->phase == ROUTER_THERE ? PROTOCOL_SET : PROTOCOL_CREATE;
 }
 
-/* Whether it was known. */
+/* Returns whether it was known before. */
 static bool note(struct router *router, const struct router_vgpu *vgpu, const char *name, const char *why)
 {
 	enum protocol_op op = refused_op(router, vgpu, name);
@@ -61,7 +61,7 @@ static bool note(struct router *router, const struct router_vgpu *vgpu, const ch
 	if (!pending) {
 		pending = calloc(1, sizeof(*pending));
 		if (!pending)
-			return false; /* as before: it is tried again with the next reload */
+			return false; /* it is tried again with the next reload only */
 		snprintf(pending->name, sizeof(pending->name), "%s", name);
 		if (!router->pending)
 			router->pending_ns = bf_now_ns() + AGAIN_S * ROUTER_S;
@@ -142,7 +142,7 @@ void router_pending_merge(const struct router *router, const char *name, struct 
 		spec_merge(spec, &pending->spec, pending->parts);
 }
 
-/* Whether its GPU, or any, can be asked now. */
+/* Whether the server of its GPU, or of any GPU, is ready. */
 static bool is_served(struct router *router, const struct config_vgpu *from)
 {
 	for (struct router_server *server = router->servers; server; server = server->next)
@@ -162,7 +162,7 @@ static void try_again(struct router *router, struct router_pending *pending)
 		if (is_served(router, from))
 			router_config_make(router, from);
 	} else if (!vgpu) {
-		drop(router, pending); /* it was removed by hand */
+		drop(router, pending); /* a client has removed it */
 	} else if (pending->op == PROTOCOL_SET && is_there) {
 		struct spec wanted = vgpu->spec;
 

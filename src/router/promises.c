@@ -40,7 +40,7 @@ static int take(struct router_room *rooms, unsigned count, int at, const struct 
 int promises_check(const struct config *config, struct router_room *rooms, unsigned count,
 		   promises_where where, void *context, struct bf_error *err)
 {
-	/* Those that may choose come last. */
+	/* vGPUs that may be on any GPU come last. */
 	for (int pass = 0; pass < 2; pass++)
 		for (size_t i = 0; i < config->vgpu_count; i++) {
 			const struct config_vgpu *vgpu = &config->vgpus[i];

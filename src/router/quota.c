@@ -1,4 +1,4 @@
-/* What one user may have: memory, time and vGPUs, over all GPUs. The vGPUs of the configuration are made in any case, and
+/* Quotas of users: memory, time and vGPUs, over all GPUs. The vGPUs of the configuration are always created, and
  * count. */
 #include <errno.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* The user's own, or that of all who have none; root and belfryd's own user need one of their own. */
+/* The quota of the user, or that of [user *], which does not apply to root and the user of belfryd. */
 static const struct config_quota *quota_of(const struct router *router, uid_t uid)
 {
 	const struct config_quota *of_all = NULL;
@@ -87,7 +87,7 @@ int router_quota_set(struct router *router, struct router_vgpu *vgpu, const stru
 	rc = router_quota_check(router, vgpu->uid, &next, vgpu, err);
 	if (rc)
 		return rc;
-	/* What its server has not told yet counts already. */
+	/* The change counts before its server reports it. */
 	vgpu->asked_spec = next;
 	vgpu->asked_parts = request->parts;
 	vgpu->asked_until_ns = bf_now_ns() + ASKED_S * ROUTER_S;

@@ -1,4 +1,4 @@
-/* The file of what the router remembers of its vGPUs. */
+/* Saves the vGPUs of the router in the state file. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ int router_state_save(struct router *router, struct bf_error *told)
 					    .is_from_config = vgpu->is_from_config };
 		memcpy(to->name, vgpu->name, sizeof(to->name));
 		if (vgpu->server && vgpu->server->has_soft)
-			to->gpu.folder[0] = 0; /* it is where our software GPU is */
+			to->gpu.folder[0] = 0; /* the folder of belfryd's own software GPU is not saved */
 	}
 	if (!state_save(router->state_path, vgpus + at, count, &err)) {
 		router->save_errno = 0;
@@ -78,6 +78,6 @@ void router_state_settle(struct router *router)
 		for (; server->ticket_count; server->ticket_count--) {
 			message.ticket = server->tickets[server->ticket_count - 1];
 			if (router_server_send(server, &message))
-				break; /* with the next turn */
+				break; /* tried again in the next turn */
 		}
 }

@@ -1,4 +1,4 @@
-/* The GPU servers: found running or started, heard, waited for, started again. */
+/* The GPU servers: find or start them, receive their messages, and start them again. */
 #include <errno.h>
 #include <glob.h>
 #include <inttypes.h>
@@ -17,11 +17,11 @@
 #include "router/internal.h"
 
 enum {
-	FIND_S = 5,   /* for one that was there to say READY */
-	START_S = 60, /* for a new one */
-	HEAR_S = 2,   /* for one that was there to tell its vGPUs */
-	LEAVE_S = 10, /* from the end of its hall to the end of its process */
-	RETRY_S = 30, /* after it has failed */
+	FIND_S = 5,   /* until a server that was left running sends HALL_READY */
+	START_S = 60, /* until a new server sends HALL_READY */
+	HEAR_S = 2,   /* until a server that was left running has reported its vGPUs */
+	LEAVE_S = 10, /* from the end of its connection to the end of its process */
+	RETRY_S = 30, /* after a failure */
 	FAILED_FRESH_S = 1,
 	MINUTE_S = 60,
 	MESSAGES_AT_ONCE = 256,
@@ -53,7 +53,8 @@ struct router_server *router_server_find(struct router *router, const struct pro
 {
 	struct router_server *found = NULL;
 
-	/* A software GPU without a folder may be several: one that runs is meant before one that is only listed. */
+	/* Without a folder several software GPUs may match. One that runs takes precedence over one that is only
+	 * listed. */
 	for (struct router_server *server = router->servers; server; server = server->next)
 		if (router_server_is_of(server, gpu) &&
 		    (!found || (found->phase == ROUTER_OFF && server->phase != ROUTER_OFF)))
@@ -122,7 +123,7 @@ struct hall_message router_message(const struct router *router, enum hall_kind k
 				      .settings = router->config.sharing };
 }
 
-/* One message and the connection that goes with it: 0 or -errno. */
+/* Send a message, and the connection that belongs to it. Returns 0 or -errno. */
 static int send_message(int sock, const struct hall_message *message, int fd)
 {
 	return bf_message_send(sock, message, sizeof(*message), fd, MSG_DONTWAIT);
@@ -163,7 +164,7 @@ static void handed_over(struct router *router, struct router_server *server, str
 	free(ask);
 }
 
-/* As much of the queue as the server takes now. */
+/* Send as much of the queue as the server accepts. */
 static void flush(struct router *router, struct router_server *server)
 {
 	while (server->first && server->phase == ROUTER_READY) {
@@ -179,7 +180,7 @@ static void flush(struct router *router, struct router_server *server)
 		rc = send_message(server->sock, &ask->message, ask->fd);
 		if (rc == -EAGAIN || rc == -ETOOMANYREFS || rc == -ENOBUFS || rc == -ENOMEM)
 			return;
-		if (rc) /* it is dying: what waits, waits for the next one */
+		if (rc) /* the server is exiting: the queue waits for the next one */
 			return;
 		handed_over(router, server, take_first(server));
 	}
@@ -189,7 +190,7 @@ static void enqueue(struct router *router, struct router_server *server, struct 
 {
 	struct bf_error err;
 
-	/* Our own are as many as there are vGPUs. */
+	/* belfryd's own requests are at most as many as the vGPUs. */
 	if (server->asks >= ROUTER_ASKS_MAX && ask->fd >= 0) {
 		bf_fail(&err, EAGAIN,
 			"%s: %d requests wait for its server, the most it takes; try again later",
@@ -215,7 +216,7 @@ void router_server_await(struct router *router, struct router_server *server, st
 	enqueue(router, server, ask);
 }
 
-/* Everything that waits: refused, or sent elsewhere. */
+/* Refuse all waiting requests, or dispatch them again. */
 static void fail_queue(struct router *router, struct router_server *server)
 {
 	struct router_ask *all = server->first, *next;
@@ -255,7 +256,7 @@ static int connect_to(const char *path, pid_t *pid)
 	return bf_take_fd(&sock);
 }
 
-/* One that a belfryd before us has left running. */
+/* Connect to a server that an earlier belfryd has left running. */
 static bool find_running(struct router *router, struct router_server *server)
 {
 	struct hall_message message = router_message(router, HALL_SETTINGS);
@@ -271,7 +272,7 @@ static bool find_running(struct router *router, struct router_server *server)
 		return false;
 	server->sock = sock;
 	server->pid = 0;
-	/* If it shares our process it is no process to wait for. */
+	/* There is no process to wait for if the server runs in this one. */
 	server->pidfd = pid > 0 && pid != getpid() ? bf_pidfd_open(pid) : -1;
 	server->phase = ROUTER_FINDING;
 	server->deadline_ns = bf_now_ns() + FIND_S * ROUTER_S;
@@ -302,7 +303,7 @@ static int start_new(struct router *router, struct router_server *server, struct
 			router_soft_access(router, server);
 		if (!rc && is_served_twice(router, server))
 			rc = bf_fail(err, EEXIST, "it has a server already");
-		/* Only now it is known where one would be that was left running. */
+		/* Only now the path is known of a server that was left running. */
 		if (!rc && find_running(router, server))
 			return 0;
 	}
@@ -384,7 +385,7 @@ static bool has_asks_of_its_own(const struct router_server *server)
 	return false;
 }
 
-/* Its process is no more. */
+/* The process has ended. */
 static void went_off(struct router *router, struct router_server *server)
 {
 	bool has_died = server->was_ready && !server->has_failed;
@@ -393,7 +394,7 @@ static void went_off(struct router *router, struct router_server *server)
 	server->deadline_ns = ROUTER_NEVER;
 	server->use = (struct hall_gpu){ 0 };
 	server->own_asks = server->ticket_count = 0;
-	unlink(server->path); /* one that was killed has left it */
+	unlink(server->path); /* a killed server has left it */
 	if (router->is_ending)
 		return;
 	router_vgpus_lost(router, server);
@@ -420,7 +421,7 @@ static void tell_death(struct router *router, const struct router_server *server
 	router_event_server(router, EVENT_SERVER_DIED, server, text);
 }
 
-/* The hall is closed. */
+/* The connection is closed. */
 static void lost(struct router *router, struct router_server *server)
 {
 	bool was_found = server->phase == ROUTER_FINDING;
@@ -428,7 +429,7 @@ static void lost(struct router *router, struct router_server *server)
 	close(server->sock);
 	server->sock = -1;
 	if (was_found) {
-		/* It is not one for us: there has to be a new one. */
+		/* It cannot be used: start a new one. */
 		if (server->pidfd >= 0)
 			close(server->pidfd);
 		server->pidfd = -1;
@@ -460,12 +461,12 @@ void router_server_exited(struct router *router, struct router_server *server)
 	server->pidfd = -1;
 	server->pid = 0;
 	if (server->sock >= 0)
-		router_server_hear(router, server); /* its last words; then its end */
+		router_server_hear(router, server); /* its last messages, then the end of the connection */
 	if (server->phase == ROUTER_LEAVING)
 		went_off(router, server);
 }
 
-/* One that was found is told of when it is found. */
+/* A server that was found running has had its event already. */
 static void tell_ready(struct router *router, const struct router_server *server)
 {
 	char text[64];
@@ -485,7 +486,7 @@ static void ready(struct router *router, struct router_server *server)
 	server->deadline_ns = ROUTER_NEVER;
 	server->was_ready = true;
 	server->failure[0] = 0;
-	/* What it is to have comes before what is asked about it. */
+	/* Its vGPUs are created again before the waiting requests are sent. */
 	waiting = server->first;
 	last = server->last;
 	server->first = NULL;
@@ -508,7 +509,7 @@ static void heard_ready(struct router *router, struct router_server *server,
 		return;
 	server->use = message->gpu;
 	server->use.driver[sizeof(server->use.driver) - 1] = 0;
-	if (server->gpu.kind == PROTOCOL_GPU_ANY) { /* found by its socket alone */
+	if (server->gpu.kind == PROTOCOL_GPU_ANY) { /* only its socket was known */
 		char path[sizeof(server->path)];
 
 		memcpy(path, server->path, sizeof(path));
@@ -542,7 +543,7 @@ static void note_ticket(struct router_server *server, uint32_t ticket)
 		uint32_t *more = reallocarray(server->tickets, room, sizeof(*more));
 
 		if (!more)
-			return; /* its client is told by a timeout */
+			return; /* the client's request times out */
 		server->tickets = more;
 		server->ticket_room = room;
 	}
@@ -652,7 +653,7 @@ uint64_t router_server_due(const struct router_server *server)
 {
 	uint64_t due_ns = server->deadline_ns < server->retry_ns ? server->deadline_ns : server->retry_ns;
 
-	/* Its socket is full: there is no better sign of room than time. */
+	/* The socket is full: try again in a millisecond. */
 	if (server->phase == ROUTER_READY && server->first && due_ns > bf_now_ns() + ROUTER_MS)
 		due_ns = bf_now_ns() + ROUTER_MS;
 	return due_ns;

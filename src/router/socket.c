@@ -1,4 +1,4 @@
-/* The public socket: nobody but one belfryd has it, and nobody can put himself in its place. */
+/* The public socket: only one belfryd can have it, and no other user can replace it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -12,7 +12,7 @@
 #include "base/own.h"
 #include "router/internal.h"
 
-/* An ending belfryd may take its servers' time to go; its successor waits for it. */
+/* A belfryd that is ending may wait for its servers. Its successor waits for it. */
 enum { LOCK_WAIT_S = 15, LOCK_STEP_US = 20000, BACKLOG = 128, SUFFIX_MAX = sizeof(".soft-00000000") };
 
 static int check_folder(const char *path, struct bf_error *err)
@@ -81,7 +81,7 @@ static int take_lock(struct router *router, struct bf_error *err)
 	return 0;
 }
 
-/* With the lock held: what is at the path is nobody's any more, or never was a belfryd's. */
+/* With the lock held: what is at the path is left over, or never was of a belfryd. */
 static int clear_path(const char *path, struct bf_error *err)
 {
 	struct stat st;
@@ -107,7 +107,7 @@ static gid_t group_of(const struct router *router)
 	return router->config.access == CONFIG_GROUP ? router->config.group : (gid_t)-1;
 }
 
-/* The folder above is the runtime folder, which may be for its user alone. */
+/* The parent is the runtime folder, which only its user may be able to enter. */
 static int let_through(const char *folder)
 {
 	char copy[sizeof(((struct protocol_gpu *)0)->folder)];
@@ -150,7 +150,7 @@ int router_socket_access(const struct router *router, struct bf_error *err)
 	for (const struct router_server *server = router->servers; server; server = server->next)
 		router_soft_access(router, server);
 
-	/* The group before the mode: nobody gets in between. */
+	/* The group before the mode: no other user gets access in between. */
 	if (chmod(router->socket, 0600) || lchown(router->socket, (uid_t)-1, group) ||
 	    chmod(router->socket, modes[router->config.access]))
 		return bf_fail(err, errno,
@@ -214,7 +214,7 @@ void router_socket_close(struct router *router)
 	if (router->listen_fd < 0)
 		return;
 	unlink(router->socket);
-	/* From here on connect() is refused, and whoever connected before is in the queue. */
+	/* From here on connect() is refused. Clients that connected before are in the queue. */
 	shutdown(router->listen_fd, SHUT_RDWR);
 	while ((fd = accept4(router->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
 		router_client_part(router, fd, EAGAIN, "belfryd is ending; try again");

@@ -46,7 +46,7 @@ static void write_vgpu(FILE *file, const struct config_vgpu *vgpu)
 		fputs("public = yes\n", file);
 }
 
-/* As a new file at `path`, safely on the disk. */
+/* Write a new file at `path`, and sync it to the disk. */
 static int write_all(const char *path, const struct config_vgpu *vgpus, size_t count)
 {
 	cleanup_close int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -75,7 +75,7 @@ int state_save(const char *path, const struct config_vgpu *vgpus, size_t count, 
 		return 0;
 	if (snprintf(fresh, sizeof(fresh), "%s.new", path) >= (int)sizeof(fresh))
 		return bf_fail(err, ENAMETOOLONG, "%s: too long a path; use another --socket", path);
-	unlink(fresh); /* of one that was killed as it wrote */
+	unlink(fresh); /* left by a process that was killed while writing */
 	rc = write_all(fresh, vgpus, count);
 	if (!rc && rename(fresh, path))
 		rc = -errno;
@@ -110,7 +110,7 @@ static int read_open(int fd, const char *path, struct config *config, struct bf_
 		return bf_fail(err, EIO, "%s: cannot be read", path);
 	rc = config_parse(config, path, text, length, true, err);
 	if (rc && config->vgpu_count)
-		config->vgpu_count--; /* the one the error may be in */
+		config->vgpu_count--; /* the error may be in this one */
 	return rc ? rc : config_check(config, err);
 }
 

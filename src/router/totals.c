@@ -1,7 +1,7 @@
-/* What vGPUs that are gone have used, by owner and name, as long as belfryd runs; and longer where there is an accounting
- * file: the totals are in a file beside it, with how far into the accounting file they go, and lines behind that are added
- * when belfryd starts. Names are anybody's to choose, so there is room for a number of them only: the rest is counted as
- * "(other)", which is the name of no vGPU. */
+/* What removed vGPUs have used, by owner and name, since belfryd was started. With an accounting file the totals are
+ * kept longer: a file beside it has the totals and the offset in the accounting file up to which they count. Later
+ * lines are added when belfryd starts. Users can choose any name, so the number of names is limited: the rest is
+ * counted as "(other)", which is the name of no vGPU. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ enum {
 	SAVE_AFTER_S = 1,
 	SAVE_AGAIN_S = 10,
 	FILE_MOST = 4 << 20,
-	BEHIND_MOST = 16 << 20, /* of the accounting file, that is read at the start */
+	BEHIND_MOST = 16 << 20, /* how much of the accounting file is read at the start */
 };
 static const char other_name[] = "(other)";
 
@@ -46,7 +46,7 @@ static struct router_total *add(struct router_totals *totals, uid_t uid, const c
 	return total;
 }
 
-/* The last place is for those that have none. */
+/* The last entry is for everything that does not fit. */
 static struct router_total *find_or_add(struct router_totals *totals, uid_t uid, const char *name)
 {
 	struct router_total *total = find(totals, uid, name);
@@ -66,7 +66,7 @@ static struct router_total *find_or_add(struct router_totals *totals, uid_t uid,
 	return total ? total : add(totals, (uid_t)-1, other_name);
 }
 
-/* One that belfry run has named PROGRAM-PID is counted as PROGRAM. */
+/* A vGPU that belfry run has named PROGRAM-PID is counted as PROGRAM. */
 static void base_name(const char *name, bool is_ephemeral, char *to, size_t room)
 {
 	const char *dash = strrchr(name, '-');
@@ -136,7 +136,7 @@ static void count_line(struct router_totals *totals, const char *text)
 	json_object_put(line);
 }
 
-/* Lines of the accounting file that the totals do not have yet. */
+/* Add the lines of the accounting file that the totals do not include yet. */
 static void count_behind(struct router_totals *totals, const char *path)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -185,7 +185,7 @@ static void take_total(struct router_totals *totals, struct json_object *from)
 	total->vgpus += number(from, "vgpus");
 }
 
-/* What is not whole, or not ours, counts as missing: then the accounting file is read from its beginning. */
+/* A file that is damaged or of another user counts as missing: the accounting file is then read from its beginning. */
 static void read_totals(struct router_totals *totals, const char *path)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -210,7 +210,7 @@ static void totals_path(const struct router_totals *totals, const char *suffix, 
 	snprintf(to, room, "%s.totals%s", totals->path, suffix);
 }
 
-/* The totals are those of one accounting file: with another one they are that one's. */
+/* The totals belong to one accounting file. With another file they are read again. */
 void router_totals_follow(struct router *router)
 {
 	struct router_totals *totals = &router->totals;
@@ -255,7 +255,7 @@ static int write_new(const char *path, const char *text, size_t bytes)
 {
 	cleanup_close int fd = -1;
 
-	unlink(path); /* of one that was killed as it wrote */
+	unlink(path); /* left by a process that was killed while writing */
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0640);
 	if (fd < 0)
 		return -errno;
@@ -263,7 +263,7 @@ static int write_new(const char *path, const char *text, size_t bytes)
 	return write(fd, text, bytes) == (ssize_t)bytes ? 0 : -errno;
 }
 
-/* Not forced to the disk: what is lost with the machine is read again from the accounting file. */
+/* Not synced to the disk: what a crash of the machine loses is read again from the accounting file. */
 static int write_totals(const struct router_totals *totals)
 {
 	struct json_object *top = json_object_new_object();

@@ -1,4 +1,4 @@
-/* Which vGPU is where, and where a new one fits. */
+/* Which vGPU is on which GPU, and where a new one fits. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +83,7 @@ void router_vgpu_told(struct router *router, struct router_server *server, const
 	vgpu->uid = message->uid;
 	vgpu->is_ephemeral = message->flags & PROTOCOL_EPHEMERAL;
 	vgpu->is_kept = !vgpu->is_ephemeral;
-	if (server->phase != ROUTER_HEARING) /* it was there before us */
+	if (server->phase != ROUTER_HEARING) /* otherwise the vGPU is not new */
 		router_event_spec(router, vgpu, is_new ? NULL : &before);
 }
 
@@ -97,7 +97,7 @@ void router_vgpu_gone(struct router *router, struct router_server *server, const
 		router_vgpu_drop(router, vgpu);
 		return;
 	}
-	/* Somebody has asked the server for the name: it is his, if he gets it. */
+	/* A client has asked the server for the name, which is reserved for it now. */
 	vgpu->is_asked = false;
 	vgpu->phase = ROUTER_RESERVED;
 	vgpu->until_ns = bf_now_ns() + ROUTER_RESERVE_S * ROUTER_S;
@@ -128,7 +128,7 @@ void router_vgpus_lost(struct router *router, const struct router_server *server
 		next = vgpu->next;
 		if (vgpu->server != server)
 			continue;
-		/* Who waited for one that is not kept is told by the end of his connection. */
+		/* The client that waits for a vGPU that is not kept finds its connection closed. */
 		if (!vgpu->is_kept && vgpu->until_ns != ROUTER_NEVER)
 			router_vgpu_drop(router, vgpu);
 		else if (vgpu->is_kept)
@@ -159,7 +159,7 @@ bool router_vgpus_any(const struct router *router, const struct router_server *s
 void router_vgpus_remake(struct router *router, struct router_server *server)
 {
 	for (struct router_vgpu *vgpu = router->vgpus; vgpu; vgpu = vgpu->next) {
-		/* Until the start is over the configuration has the last word on what came from it. */
+		/* Until the start is over, the configuration decides about vGPUs that came from it. */
 		if (vgpu->server != server || vgpu->phase != ROUTER_LOST ||
 		    (vgpu->is_from_config && !router->is_settled))
 			continue;
@@ -184,7 +184,8 @@ void router_vgpus_expire(struct router *router, uint64_t now_ns)
 	}
 }
 
-/* By our own count as well as by the server's: it has not heard yet of what was handed to it just now. */
+/* The larger of this process's count and the server's: the server has not yet counted requests that were just sent to
+ * it. */
 struct router_room router_server_room(const struct router *router, const struct router_server *server)
 {
 	uint64_t total = server->use.mem_bytes, mem = 0;
