@@ -1,4 +1,4 @@
-/* cli: the command belfry, one file a subcommand. The only place that prints and exits. */
+/* cli: the command belfry, one file per subcommand. Only this module prints and exits. */
 #ifndef BELFRY_CLI_H
 #define BELFRY_CLI_H
 
@@ -11,7 +11,7 @@
 #include "client/protocol.h"
 #include "client/talk.h"
 
-/* Exit statuses, as usual for a command that runs another (see belfry-run(1)). */
+/* Exit statuses; see belfry-run(1). */
 enum cli_status { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_NOT_EXECUTABLE = 126, CLI_NOT_FOUND = 127 };
 
 struct cli_command {
@@ -39,9 +39,9 @@ int cli_reload(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_soft(int argc, char **argv);
 
-/* "belfry: <why>" on stderr. */
+/* Print "belfry: <why>" on stderr. */
 int cli_fail(const struct bf_error *err);
-/* Likewise, with what the client library failed with. */
+/* Print the last error of the client library on stderr. */
 int cli_fail_library(const struct belfry *b);
 
 static inline void cli_close_library(struct belfry **b)
@@ -50,13 +50,13 @@ static inline void cli_close_library(struct belfry **b)
 }
 #define cleanup_belfry __attribute__((cleanup(cli_close_library)))
 int cli_usage(const char *command, const char *why);
-int cli_bad_option(const char *command, char *const *argv); /* getopt_long has answered '?' */
+int cli_bad_option(const char *command, char *const *argv); /* after getopt_long returned '?' */
 
-/* For commands that take --json and --help, and up to `names_max` arguments, and nothing else: 0, or an exit status
- * plus 1 so that --help can end well. The arguments are at argv[optind]. */
+/* Parse a command line that has no options but --json and --help, and at most `names_max` arguments. The
+ * result is 0, or an exit status plus 1, so that --help can succeed. The arguments start at argv[optind]. */
 int cli_parse_json(int argc, char **argv, const char *help, int names_max, bool *is_json);
 
-/* The options that say what a vGPU is, of create, run and set: each is a key of spec_parse. */
+/* The options of create, run and set that describe a vGPU. Each name is a key of spec_parse. */
 enum { CLI_SPEC_OPTION = 256 };
 #define CLI_SPEC_OPTIONS \
 	{ "mem", required_argument, NULL, CLI_SPEC_OPTION }, \
@@ -69,7 +69,7 @@ enum { CLI_SPEC_OPTION = 256 };
 	{ \
 		"public", optional_argument, NULL, CLI_SPEC_OPTION \
 	}
-/* What --help says of those and of the GPU, where a vGPU is made. */
+/* The help text of these options and of those that select the GPU. */
 extern const char cli_spec_help[];
 int cli_spec_option(const struct option *option, struct protocol_request *request, struct bf_error *err);
 
@@ -77,23 +77,23 @@ int cli_spec_option(const struct option *option, struct protocol_request *reques
 enum { CLI_OPTIONS_MAX = 64 };
 struct cli_options {
 	size_t count; /* pairs */
-	const char
-		*words[2 * (CLI_OPTIONS_MAX + 1) + 1]; /* one pair more than the library takes: it says so */
+	/* One pair more than the library accepts: the library reports the error. */
+	const char *words[2 * (CLI_OPTIONS_MAX + 1) + 1];
 };
 void cli_options_add(struct cli_options *options, const char *key, const char *value);
 
-/* A connection to belfryd, which is started if it is not there and may be. */
+/* Connect to belfryd. A private belfryd is started if none runs. */
 int cli_reach(struct talk_place *place, struct bf_error *err);
-/* The GPU that was meant, for a request to the belfryd there; the user's software GPU is started if it is that one. */
+/* Fill `gpu` for a request to the belfryd at `place`. Starts the user's software GPU if that is selected. */
 int cli_gpu_request(struct cli_gpu *which, const struct talk_place *place, struct protocol_gpu *gpu,
 		    struct bf_error *err);
 
-/* Ask the belfryd there, on a connection of cli_reach. A private one that was just about to end says so: then the next one
- * is asked, and *sock is the connection to that. */
+/* Send a request on a connection of cli_reach. If a private belfryd is about to exit, another one is started
+ * and asked, and *sock becomes the connection to it. */
 int cli_ask(int *sock, struct talk_place *place, const struct protocol_request *request,
 	    struct protocol_reply *reply, struct bf_error *err);
 
-/* The common shape of hold, open, stop, resume and rm: one request about one vGPU, and how long it took. */
+/* The common code of hold, open, stop, resume and rm: one request per vGPU, and its duration. */
 struct cli_order_args {
 	uint64_t for_us; /* --for */
 	unsigned flags;	 /* --force: BELFRY_FORCE */
@@ -105,7 +105,7 @@ struct cli_order {
 	int (*carry_out)(struct belfry *b, const char *name, const struct cli_order_args *args);
 	bool takes_time;  /* --for TIME */
 	bool takes_force; /* --force */
-	bool takes_many;  /* vGPUs: each is tried, whatever became of those before it */
+	bool takes_many;  /* several vGPUs: a failure does not stop the loop */
 };
 int cli_order(int argc, char **argv, const struct cli_order *order);
 

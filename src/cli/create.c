@@ -36,7 +36,7 @@ struct create {
 	bool is_json;
 };
 
-/* As a number, which is what the client library takes. */
+/* Writes the number of the user: the client library takes no names. */
 static int parse_owner(const char *text, char *owner, size_t room, struct bf_error *err)
 {
 	const struct passwd *user = getpwnam(text);
@@ -87,7 +87,7 @@ static int check(int argc, char **argv, struct create *create)
 	return create->name ? 0 : cli_usage("create", "give the name of one vGPU") + 1;
 }
 
-/* 0, or an exit status plus 1 so that --help can end well. */
+/* Returns 0, or an exit status plus 1, so that --help can succeed. */
 static int parse(int argc, char **argv, struct create *create)
 {
 	struct bf_error err = { 0 };
@@ -108,7 +108,7 @@ static int parse(int argc, char **argv, struct create *create)
 	return check(argc, argv, create);
 }
 
-/* The GPU that was meant, for the client library. */
+/* Pass the selected GPU to the client library. */
 static int add_gpu(struct create *create, const struct talk_place *place, struct bf_error *err)
 {
 	int rc = cli_gpu_request(&create->which, place, &create->gpu, err);
@@ -122,7 +122,7 @@ static int add_gpu(struct create *create, const struct talk_place *place, struct
 	return 0;
 }
 
-/* A private belfryd may exit between its start and the request; then another one is started. */
+/* A private belfryd may exit between its start and the request. The caller then starts another one. */
 static bool has_exited(const struct talk_place *place, int rc)
 {
 	return place->is_private && (rc == -EAGAIN || rc == -ECONNREFUSED);

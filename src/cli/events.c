@@ -1,4 +1,4 @@
-/* belfry events: what happens, as it does. */
+/* belfry events: print events as they occur. */
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
@@ -44,7 +44,7 @@ static int take_gpu(const char *text, struct protocol_gpu *gpu, struct bf_error 
 	return rc;
 }
 
-/* 0, or an exit status plus 1 so that --help can end well. */
+/* Returns 0, or an exit status plus 1, so that --help can succeed. */
 static int parse(int argc, char **argv, struct events *events)
 {
 	static const struct option long_options[] = {
@@ -83,7 +83,7 @@ static int parse(int argc, char **argv, struct events *events)
 	return optind == argc ? 0 : cli_usage("events", "it takes no arguments") + 1;
 }
 
-/* "2026-11-16T15:03:12.123456Z" as it is on the clock here. */
+/* Converts "2026-11-16T15:03:12.123456Z" to local time. */
 static const char *local_time(const char *time, char *to, size_t room)
 {
 	struct tm parts = { 0 };
@@ -139,7 +139,7 @@ static int print_past(const struct events *events, char *body, struct bf_error *
 	return rc;
 }
 
-/* Until nobody reads on: that is noticed without another event, too. */
+/* Print events until stdout is closed by its reader. poll() reports that without another event. */
 static int follow(const struct events *events, int sock, struct bf_error *err)
 {
 	struct pollfd fds[] = { { sock, POLLIN, 0 }, { STDOUT_FILENO, 0, 0 } };
@@ -195,7 +195,7 @@ int cli_events(int argc, char **argv)
 	rc = run(&events, &err);
 	if (rc != -EPIPE || !ferror(stdout))
 		return rc ? cli_fail(&err) : CLI_OK;
-	__fpurge(stdout); /* nobody reads on, and that is no failure */
+	__fpurge(stdout); /* the reader closed stdout: not an error */
 	clearerr(stdout);
 	return CLI_OK;
 }

@@ -14,7 +14,7 @@ static const char help_text[] =
 	"\n"
 	"Tell in plain words what virtual GPU NAME is doing, and why it waits if it does.\n";
 
-/* A supervisor's words, with the names of programs in them. */
+/* The text of a GPU server contains names of programs: control characters are removed. */
 static void print_text(const char *text)
 {
 	cleanup_free char *copy = strdup(text);
@@ -23,14 +23,14 @@ static void print_text(const char *text)
 	printf("%s%s", copy ? bf_plain(copy) : "", length && text[length - 1] == '\n' ? "" : "\n");
 }
 
-/* What the GPU server does not know: the owner's name, and what is pending at belfryd. */
+/* Add what the GPU server does not know: the name of the owner, and the changes pending in belfryd. */
 static void add_more(struct json_object *answer, const char *name)
 {
 	struct json_object *hello = NULL, *pending;
 	struct bf_error err = { 0 };
 
 	json_add_text(answer, "owner_name", bf_user_name((uid_t)report_number(answer, "owner")));
-	report_hello(&hello, &err); /* what it does not tell is left out */
+	report_hello(&hello, &err); /* without an answer, `hello` is NULL and the fields are left out */
 	pending = report_pending(hello, name);
 	json_add(answer, "pending", pending ? json_object_get(pending) : NULL);
 	json_object_put(hello);

@@ -32,13 +32,13 @@ struct info {
 	const struct rm_layout *layout;
 	int landlock_abi;
 	bool has_driver, has_notify, has_getfd, has_kcmp, has_soft;
-	struct json_object *hello; /* of the belfryd that is there; NULL: none */
-	struct bf_error no_hello;  /* code 0: none is there */
+	struct json_object *hello; /* of the running belfryd; NULL: none runs */
+	struct bf_error no_hello;  /* code 0: no belfryd runs */
 	unsigned gpus;
 	struct {
 		unsigned index;
 		uint64_t mem_bytes;
-		char why[384]; /* empty: usable */
+		char why[384]; /* empty: the GPU is usable */
 	} gpu[GPUS_MAX];
 };
 
@@ -107,7 +107,7 @@ static bool has_device_right(const struct info *info)
 	return info->landlock_abi >= BF_LANDLOCK_ABI_IOCTL_DEV;
 }
 
-/* Where belfryd is, as whom it runs and what it serves. */
+/* The socket of belfryd, its user, and the GPUs it serves. */
 static void print_daemon(const struct info *info)
 {
 	struct json_object *daemon = report_at(info->hello, "daemon"), *gpus = report_at(info->hello, "gpus");

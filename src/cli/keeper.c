@@ -18,9 +18,9 @@
 #include "client/inside.h"
 #include "warden/filter.h"
 
-/* The keeper's signals are its own; the program gets those belfry was started with. A closed socket is an error code;
- * a terminal is the program's, and writing to it from another process group must not stop the keeper; and a child must
- * stay until it was waited for. */
+/* Signals that the keeper handles itself; the program gets the dispositions belfry was started with. A write
+ * to a closed socket returns an error. Terminal access from a background process group must not stop the
+ * keeper. A child stays a zombie until the keeper waits for it. */
 static const struct {
 	int signal;
 	void (*handler)(int);
@@ -53,13 +53,14 @@ static void give_signals_back(void)
 	sigprocmask(SIG_SETMASK, &mask_before, NULL);
 }
 
-/* The far ends of what struct keeper has, and the group the program belongs to. */
+/* The other ends of the descriptors of struct keeper, and the process group of the program. */
 struct far {
 	int sock, hand, go, exec;
 	pid_t group;
 };
 
-/* The program's process. Failures of our own go through far->exec as a struct bf_error, exec's as its errno. */
+/* Runs in the program's process. A setup error is sent through far->exec as a struct bf_error, an exec error
+ * as its errno. */
 static void __attribute__((noreturn)) become_program(char *const *argv, const struct far *far, pid_t parent)
 {
 	struct bf_error err = { 0 };
@@ -67,10 +68,10 @@ static void __attribute__((noreturn)) become_program(char *const *argv, const st
 	char byte;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	prctl(PR_SET_DUMPABLE, 1); /* the keeper is not, but the supervisor has to reach the program */
+	prctl(PR_SET_DUMPABLE, 1); /* the supervisor must access the program; the keeper is not dumpable */
 	if (getppid() != parent)
 		_exit(125);
-	setpgid(0, far->group); /* what is typed at the terminal is for it */
+	setpgid(0, far->group); /* the program gets the terminal's input and signals */
 	close(far->sock);
 	listener = landlock_scope_signals(&err);
 	if (!listener)
@@ -97,11 +98,11 @@ static void report(const struct far *far, enum keeper_kind kind, int value)
 {
 	struct keeper_report message = { .kind = kind, .value = value };
 
-	/* If belfry has gone we are about to find out. */
+	/* A failure means that belfry is gone; keep() notices that. */
 	(void)!send(far->sock, &message, sizeof(message), MSG_NOSIGNAL);
 }
 
-/* True once the program has ended. */
+/* Reap children. Returns true once the program has ended. */
 static bool reap(int signals, pid_t program, int *status)
 {
 	struct signalfd_siginfo info;
@@ -119,7 +120,7 @@ static bool reap(int signals, pid_t program, int *status)
 	return has_ended;
 }
 
-/* Until the program has ended, or belfry. */
+/* Wait until the program or belfry ends, then kill all descendants. */
 static void __attribute__((noreturn)) keep(const struct far *far, int signals, pid_t program)
 {
 	struct pollfd fds[] = { { far->sock, POLLIN, 0 }, { signals, POLLIN, 0 } };
@@ -130,7 +131,7 @@ static void __attribute__((noreturn)) keep(const struct far *far, int signals, p
 		if (poll(fds, 2, -1) < 0)
 			continue;
 		if (fds[0].revents)
-			break; /* belfry never speaks: this is its end */
+			break; /* belfry sends nothing: its end was closed */
 		has_ended = reap(signals, program, &status);
 	}
 	bf_end_descendants();
@@ -146,8 +147,8 @@ static void __attribute__((noreturn)) become_keeper(char *const *argv, const str
 
 	setpgid(0, 0);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	prctl(PR_SET_DUMPABLE, 0);	   /* programs of the same user are not to trace us */
-	prctl(PR_SET_NAME, INSIDE_KEEPER); /* belfryd knows by it who is inside a run */
+	prctl(PR_SET_DUMPABLE, 0);	   /* processes of the same user must not trace the keeper */
+	prctl(PR_SET_NAME, INSIDE_KEEPER); /* belfryd recognizes processes inside a run by this name */
 	signals = take_signals();
 	program = signals < 0 ? -1 : fork();
 	if (program < 0)
@@ -161,7 +162,7 @@ static void __attribute__((noreturn)) become_keeper(char *const *argv, const str
 	keep(far, signals, program);
 }
 
-/* What the program's process said of why it could not be supervised. */
+/* Fill in the error that the program's process reported. */
 static int why_not(int exec_fd, struct bf_error *err)
 {
 	struct bf_error theirs;
@@ -224,7 +225,7 @@ int keeper_go(struct keeper *keeper)
 	ssize_t got;
 
 	if (write(keeper->go_fd, "g", 1) != 1)
-		return 0; /* it has ended already, and its status will come */
+		return 0; /* the program has ended; the keeper reports its status */
 	close(bf_take_fd(&keeper->go_fd));
 	do
 		got = read(keeper->exec_fd, &why, sizeof(why));

@@ -1,5 +1,5 @@
-/* belfry is the front: it starts the keeper, which starts the program; hands the program's notifications to the GPU
- * server; passes signals on, and the program's status back. */
+/* belfry is the front of a run. It starts the keeper, which starts the program. It hands the seccomp listener
+ * of the program to the GPU server, forwards signals to the program, and exits with the program's status. */
 #include "cli/launch.h"
 
 #include <dirent.h>
@@ -34,12 +34,12 @@ struct launch {
 	const struct launch_options *options;
 	struct keeper keeper;
 	int signals;
-	int program; /* its pidfd */
+	int program; /* pidfd */
 	bool has_status;
-	int wait_status; /* of the program, as of waitpid(2) */
+	int wait_status; /* of the program, see waitpid(2) */
 };
 
-/* nvidia-uvm's major number is given out when it is loaded; 0 if it is not. */
+/* The kernel assigns nvidia-uvm's major number when the module is loaded. 0: the module is not loaded. */
 static unsigned uvm_major(void)
 {
 	cleanup_file FILE *file = fopen("/proc/devices", "re");
@@ -59,8 +59,7 @@ static bool is_device(const struct stat *st, unsigned uvm, int soft)
 	return soft >= 0 && S_ISSOCK(st->st_mode) && link_what_is(soft, st->st_ino) >= 0;
 }
 
-/* No device file crosses over from before supervision: what it was used for is not in any ledger. They are closed by
- * exec. */
+/* Mark inherited device files close-on-exec: no ledger records what they were used for before supervision. */
 static void close_inherited(const char *soft_folder)
 {
 	cleanup_close int soft = soft_folder ? link_open(soft_folder, SOFT_FILE_CONTROL) : -1;
@@ -86,7 +85,8 @@ static int fail(struct launch *launch, const char *why)
 	return CLI_FAILED;
 }
 
-/* Signals meant for the program. From the terminal they reach its whole process group by themselves. */
+/* Forward signals to the program. SIGINT and SIGQUIT of the terminal go to the whole process group, so the
+ * program has them already. */
 static void pass_signals(const struct launch *launch)
 {
 	struct signalfd_siginfo info;
@@ -98,7 +98,7 @@ static void pass_signals(const struct launch *launch)
 	}
 }
 
-/* What the server said, if it was not an answer. 0, or an exit status plus 1. */
+/* Handle a notice of the server. Returns 0, or an exit status plus 1. */
 static int heed(struct launch *launch, struct protocol_notice *notice)
 {
 	if (notice->magic != PROTOCOL_MAGIC)
@@ -109,7 +109,7 @@ static int heed(struct launch *launch, struct protocol_notice *notice)
 		notice->text[sizeof(notice->text) - 1] = 0;
 		return fail(launch, bf_plain(notice->text)) + 1;
 	}
-	steward_answer(launch->options->sock, notice); /* if it has gone, the next recv tells */
+	steward_answer(launch->options->sock, notice); /* if the server is gone, the next recv fails */
 	return 0;
 }
 
@@ -126,7 +126,7 @@ static int ended(struct launch *launch, int status)
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* One report of the keeper: an exit status plus 1, or 0. */
+/* Handle one report of the keeper. Returns 0, or an exit status plus 1. */
 static int hear_keeper(struct launch *launch)
 {
 	struct keeper_report report;
@@ -136,7 +136,7 @@ static int hear_keeper(struct launch *launch)
 	return report.kind == KEEPER_ENDED ? ended(launch, report.value) + 1 : 0;
 }
 
-/* One word of the server. */
+/* Handle one message of the server. Returns 0, or an exit status plus 1. */
 static int hear_server(struct launch *launch)
 {
 	struct pollfd program = { launch->program, POLLIN, 0 };
@@ -147,13 +147,13 @@ static int hear_server(struct launch *launch)
 		return heed(launch, &notice);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	/* With the program it had nothing to do any more; the keeper is about to tell. */
+	/* The server closes the connection when the program has ended; the keeper reports the status. */
 	if (launch->program >= 0 && poll(&program, 1, 0) > 0)
 		return hear_keeper(launch);
 	return server_died(launch) + 1;
 }
 
-/* Until the program has ended, or the server, or the keeper. */
+/* Wait until the program, the server or the keeper ends. */
 static int follow(struct launch *launch)
 {
 	struct pollfd fds[] = { { launch->keeper.sock, POLLIN, 0 },
@@ -166,7 +166,8 @@ static int follow(struct launch *launch)
 			continue;
 		if (fds[2].revents)
 			pass_signals(launch);
-		/* The server first: if it has ended the program it says why before the keeper tells of the end. */
+		/* Read the server first: its notice says why it killed the program, and precedes the keeper's
+		 * report. */
 		if (fds[1].revents)
 			status = hear_server(launch);
 		if (!status && fds[0].revents)
@@ -175,7 +176,8 @@ static int follow(struct launch *launch)
 	return status - 1;
 }
 
-/* The answer to protocol_started; the server may want its steward before. 0, or an exit status plus 1. */
+/* Wait for the reply to protocol_started. The server may need the steward before. Returns 0, or an exit
+ * status plus 1. */
 static int await_answer(struct launch *launch)
 {
 	uint64_t until_ns = bf_now_ns() + ANSWER_TIMEOUT_MS * 1000000ull, now_ns;
@@ -220,7 +222,7 @@ static void fill_program(struct protocol_started *started, const char *path)
 	bf_plain(started->program);
 }
 
-/* Hand over the listener, and wait until the program may go. 0, or an exit status plus 1. */
+/* Send the listener to the server, and wait for permission to start. Returns 0, or an exit status plus 1. */
 static int introduce(struct launch *launch)
 {
 	struct keeper *keeper = &launch->keeper;
@@ -252,7 +254,8 @@ static int go(struct launch *launch)
 	return WEXITSTATUS(launch->wait_status);
 }
 
-/* From here on signals are read, not suffered. After the keeper was started: the program gets them as they were. */
+/* From here on, signals are received through signalfd. Called after keeper_start, so that the program
+ * inherits the original mask. */
 static int take_signals(void)
 {
 	static const int passed_on[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH };
@@ -267,8 +270,8 @@ static int take_signals(void)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* The server hangs up when everything of the run is gone, a vGPU that was made for it too: whoever waited for belfry finds its
- * name free. */
+/* Wait until the server closes the connection. It does so once the run is cleaned up, including a vGPU made
+ * for the run. When belfry exits, the name of that vGPU is free. */
 static void part(const struct launch *launch)
 {
 	struct protocol_ended ended = { .magic = PROTOCOL_MAGIC,
@@ -280,7 +283,7 @@ static void part(const struct launch *launch)
 	struct protocol_notice unheard;
 	bool is_there;
 
-	/* For people who watch; the server need not be told. */
+	/* The status is only for reports: a failure to send it is not an error. */
 	if (launch->has_status && send(sock, &ended, sizeof(ended), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		bf_log(BF_LOG_DEBUG, "the server is not told how the program ended: %s", strerror(errno));
 	is_there = !shutdown(sock, SHUT_WR);
@@ -296,7 +299,7 @@ int launch_run(const struct launch_options *options)
 	int status;
 
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	prctl(PR_SET_DUMPABLE, 0); /* the program is not to trace us; the keeper says so of itself */
+	prctl(PR_SET_DUMPABLE, 0); /* the program must not trace belfry; the keeper sets this for itself */
 	close_inherited(options->soft_folder);
 	if (keeper_start(options->argv, options->sock, &launch.keeper, &err))
 		return fail(&launch, err.text);

@@ -49,7 +49,7 @@ int cli_ls(int argc, char **argv)
 		return rc - 1;
 	rc = report_gather(NULL, &top, &err);
 	if (rc && !report_at(top, "daemon"))
-		; /* nobody could be asked: there is nothing to show */
+		; /* no belfryd answered: nothing to show */
 	else if (is_json)
 		report_print(top);
 	else

@@ -59,8 +59,8 @@ static int run_command(int argc, char **argv)
 	return cli_usage(NULL, why);
 }
 
-/* Why what was printed is not all there. Where printing failed on the way nobody has kept that: it was the last that did, most
- * likely. */
+/* The errno for incomplete output, or 0. stdio does not keep the errno of an earlier failed write: the last
+ * errno is used if it is one that a write sets. */
 static int why_not_written(int last)
 {
 	if (fflush(stdout))
@@ -70,7 +70,7 @@ static int why_not_written(int last)
 	return last == ENOSPC || last == EDQUOT || last == EFBIG || last == EPIPE ? last : EIO;
 }
 
-/* belfry run and belfry soft run print nothing themselves: the status stays the program's. */
+/* belfry run and belfry soft run print nothing: they return the program's status. */
 int main(int argc, char **argv)
 {
 	struct bf_error err = { 0 };

@@ -107,11 +107,11 @@ static void help(const struct policy_command *command)
 	char names[256];
 
 	fputs(command->help, stdout);
-	if (strchr(command->options, 'S')) /* whose tunables are set, or only looked at */
+	if (strchr(command->options, 'S')) /* load, check and replay */
 		printf("\nThose that come with Belfry: %s.\n", policy_shipped(names, sizeof(names)));
 }
 
-/* 0, or an exit status plus 1 so that --help can end well. */
+/* Returns 0, or an exit status plus 1, so that --help can succeed. */
 static int parse(int argc, char **argv, const struct policy_command *command, struct policy_args *args)
 {
 	struct bf_error err = { 0 };

@@ -1,4 +1,4 @@
-/* belfry policy: what its subcommands share. */
+/* belfry policy: declarations shared by its subcommands. */
 #ifndef BELFRY_CLI_POLICY_H
 #define BELFRY_CLI_POLICY_H
 
@@ -11,48 +11,49 @@
 
 enum { POLICY_SETS_MAX = 64 };
 
-/* A command line. */
+/* A parsed command line. */
 struct policy_args {
 	struct cli_gpu which;
-	const char *vgpu; /* NULL: none was named */
+	const char *vgpu; /* NULL: none */
 	const char *sets[POLICY_SETS_MAX];
 	size_t set_count;
 	const char *output, *with, *against;
 	uint64_t for_us;
 	long most;
-	bool is_json, wants_all, is_gpu_said; /* on the command line, not by the environment */
+	bool is_json, wants_all, is_gpu_said; /* is_gpu_said: on the command line, not in the environment */
 	const char *name;		      /* its argument; NULL: none */
 };
 
 struct policy_command {
 	const char *name, *help;
-	const char *options; /* the letters of those it takes: see policy.c */
-	const char *missing; /* what to say if its argument is missing; NULL: it takes none */
+	const char *options; /* the letters of the accepted options: see policy.c */
+	const char *missing; /* the error if the argument is missing; NULL: there is no argument */
 	int (*main)(struct policy_args *args);
 };
 extern const struct policy_command policy_load_command, policy_unload_command, policy_ls_command,
 	policy_dump_command, policy_check_command, policy_new_command, policy_trace_command,
 	policy_record_command, policy_replay_command;
 
-/* The vGPU that was named, or the GPU, in a request. */
+/* Put the named vGPU, or else the GPU, into a request. */
 int policy_args_request(const struct policy_args *args, struct protocol_request *request,
 			struct bf_error *err);
 
-/* policy_shipped.c: the names of those that come with Belfry, "edf, fair"; and an object, as policy_file_read does. */
+/* policy_shipped.c: the names of the policies that come with Belfry, such as "edf, fair"; and a function that
+ * reads an object as policy_file_read does. */
 const char *policy_shipped(char *to, size_t room);
 int policy_object_read(const char *name, struct policy_file *file, struct bf_error *err);
 bool policy_is_shipped(const char *name);
-/* policy_about.c: lines about a policy of belfryd's answer: what is never asked, tunables, maps. */
+/* policy_about.c: print hooks that are never called, tunables and maps of a policy, from belfryd's reply. */
 struct json_object;
 void policy_about(struct json_object *policy);
 
-/* policy_names.c: who is meant by a number of a decision. */
+/* policy_names.c: the names of the vGPU ids in decisions. */
 struct policy_names;
 struct policy_names *policy_names_new(const struct protocol_gpu *gpu);
 void policy_names_free(struct policy_names *names);
 void policy_names_learn(struct policy_names *names, uint64_t id, const char *name);
-const char *policy_names_of(struct policy_names *names, uint64_t id); /* "-" for 0, "?" if nobody knows */
-/* The policy that decided about this vGPU: its own, or the GPU's. */
+const char *policy_names_of(struct policy_names *names, uint64_t id); /* "-" for 0, "?" if unknown */
+/* The name of the policy that decided about this vGPU: the vGPU's own, or that of the GPU. */
 const char *policy_names_decider(struct policy_names *names, uint64_t id, bool is_own);
 
 #endif

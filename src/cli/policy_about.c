@@ -1,4 +1,5 @@
-/* What belfryd tells of a policy beside its hooks, for people. What an older one does not tell is left out. */
+/* Print what belfryd reports about a policy besides its hooks. Fields that an older belfryd does not send are
+ * left out. */
 #include <stdio.h>
 
 #include "cli/policy.h"

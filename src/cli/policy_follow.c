@@ -1,4 +1,4 @@
-/* Decisions as they are made: shown, or kept in a file. */
+/* belfry policy trace and record: decisions as they are made, printed or written to a file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -24,15 +24,15 @@ enum { TAKEN_AT_ONCE = 64 };
 
 struct follow {
 	const struct policy_args *args;
-	int sock, signals; /* signals: -1: they end us wherever we are */
-	uint64_t until_ns; /* 0: until it is told to end */
+	int sock, signals; /* signals -1: a signal handler exits the process */
+	uint64_t until_ns; /* 0: no limit */
 	uint64_t entries, lost;
 	struct policy_names *names;
-	int64_t calendar_ns; /* the calendar's clock, less the one of decisions */
+	int64_t calendar_ns; /* CLOCK_REALTIME minus the clock of decisions */
 	FILE *to;
-	int (*watch)(struct follow *follow, struct bf_error *err); /* signals */
+	int (*watch)(struct follow *follow, struct bf_error *err); /* sets up the signals */
 	int (*take)(struct follow *follow, const struct record_entry *entry, struct bf_error *err);
-	void (*tell)(const struct follow *follow); /* once a second; NULL: nothing to tell */
+	void (*tell)(const struct follow *follow); /* called once a second; NULL: not called */
 };
 
 static int open_follow(struct follow *follow, uint32_t flags, struct bf_error *err)
@@ -57,7 +57,7 @@ static int open_follow(struct follow *follow, uint32_t flags, struct bf_error *e
 	return follow->names ? 0 : bf_fail(err, ENOMEM, "out of memory");
 }
 
-/* What has come, but not without end: the time and the signals are to be looked at, too. */
+/* Receive a limited number of entries: the caller also has to check the time and the signals. */
 static int take_some(struct follow *follow, void *buffer, struct bf_error *err)
 {
 	for (int i = 0; i < TAKEN_AT_ONCE; i++) {
@@ -83,7 +83,7 @@ static int take_some(struct follow *follow, void *buffer, struct bf_error *err)
 	return 0;
 }
 
-/* Until the time is over, somebody says stop, or nobody reads on. */
+/* Receive until the time is over, a signal arrives, or an error occurs. */
 static int work(struct follow *follow, struct bf_error *err)
 {
 	struct pollfd fds[] = { { follow->sock, POLLIN, 0 }, { follow->signals, POLLIN, 0 } };
@@ -199,7 +199,7 @@ static int show(struct follow *follow, const struct record_entry *entry, struct 
 	if (record_introduces(entry, &id, name))
 		policy_names_learn(follow->names, id, name);
 	if (entry->decider == SCHED_BUILT_IN && !decision_proposes((enum belfry_hook)entry->hook))
-		return 0; /* nobody decided anything */
+		return 0; /* no policy decided */
 	if (follow->args->is_json)
 		print_json(follow, entry);
 	else
@@ -213,8 +213,8 @@ static void end_at_once(int signal)
 	_exit(CLI_OK);
 }
 
-/* Whoever reads may be slow, or not read at all: signals and the end of the time come through while we wait for him. Lines are
- * written one by one: what was written is whole. */
+/* Signals and the timer end the process at once, because a write to a slow reader may block. Each line is
+ * flushed by itself, so that the output has only whole lines. */
 static int suffer_signals(struct follow *follow, struct bf_error *err)
 {
 	static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGALRM };
@@ -222,7 +222,7 @@ static int suffer_signals(struct follow *follow, struct bf_error *err)
 	uint64_t us = follow->args->for_us;
 	struct itimerval timer = { .it_value = { (time_t)(us / 1000000), (suseconds_t)(us % 1000000) } };
 
-	signal(SIGPIPE, SIG_IGN); /* or stop */
+	signal(SIGPIPE, SIG_IGN); /* write returns EPIPE instead */
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 		sigaction(ends[i], &action, NULL);
 	return setitimer(ITIMER_REAL, &timer, NULL) ? bf_fail(err, errno, "no timer: %s", strerror(errno))
@@ -250,7 +250,7 @@ static int trace(struct policy_args *args)
 
 	if (rc != -EPIPE || !ferror(stdout))
 		return rc ? cli_fail(&err) : CLI_OK;
-	__fpurge(stdout); /* nobody reads on, and that is no failure */
+	__fpurge(stdout); /* the reader closed stdout: not an error */
 	clearerr(stdout);
 	return CLI_OK;
 }
@@ -282,7 +282,8 @@ static int keep(struct follow *follow, const struct record_entry *entry, struct 
 	return fail_to_write(follow, errno, err);
 }
 
-/* They are read when it suits: an entry is kept or not, and what was kept is told. */
+/* Signals are received through signalfd: an entry is written whole or not at all, and the count is
+ * printed. */
 static int read_signals(struct follow *follow, struct bf_error *err)
 {
 	sigset_t set;
@@ -293,7 +294,7 @@ static int read_signals(struct follow *follow, struct bf_error *err)
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is as a disk that is full */
+	signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit returns EFBIG */
 	follow->signals = signalfd(-1, &set, SFD_CLOEXEC);
 	return follow->signals < 0 ? bf_fail(err, errno, "no descriptors: %s", strerror(errno)) : 0;
 }
@@ -304,7 +305,7 @@ static void tell_count(const struct follow *follow)
 		(unsigned long long)follow->lost);
 }
 
-/* The disk was full, say: the record ends with the last entry that is whole. */
+/* A write failed, for example because the disk is full: cut the record after its last whole entry. */
 static int end_in_time(struct follow *follow, int code, struct bf_error *err)
 {
 	const char *output = follow->args->output;

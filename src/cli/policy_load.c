@@ -27,7 +27,7 @@ static const char load_help[] =
 
 enum { LOG_LINES = 16 };
 
-/* Nobody can change it any more once it was sent. */
+/* A memfd with the object, sealed against changes. */
 static int sealed(const struct policy_file *file, struct bf_error *err)
 {
 	cleanup_close int fd = memfd_create("belfry-policy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -102,7 +102,7 @@ static int print_loaded(const char *body, bool is_json)
 	return CLI_OK;
 }
 
-/* The GPU that is in use, or, where none is, the one that would be. */
+/* Select the GPU that is in use, or the GPU that a run would use if none is. */
 static int choose(struct policy_args *args, const struct talk_place *place, struct protocol_request *request,
 		  struct bf_error *err)
 {

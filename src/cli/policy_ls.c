@@ -64,7 +64,7 @@ static void print_policy(struct json_object *policy, const char *gpu)
 		print_hook(json_object_array_get_idx(hooks, i));
 }
 
-/* Two software GPUs may have the same number. */
+/* Two software GPUs can have the same number. */
 static bool is_alone(struct json_object *lists, const char *gpu)
 {
 	unsigned count = 0;
@@ -88,7 +88,7 @@ static void print_list(struct json_object *lists, size_t at)
 		print_policy(json_object_array_get_idx(policies, i), gpu);
 }
 
-/* One GPU's, into the list. */
+/* Add the policies of one GPU to the list. */
 static int add(struct json_object *to, const struct protocol_request *request, struct bf_error *err)
 {
 	struct protocol_reply reply;

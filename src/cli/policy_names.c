@@ -1,5 +1,5 @@
-/* Decisions name vGPUs by numbers; here is who is meant. What is asked of belfryd for that is kept, and asked again when a
- * number is met that is not known, or after a second. */
+/* The names of the vGPU ids in decisions. Names come from belfryd's report and are cached. The report is read
+ * again after a second, or after 0.1 s if an id is unknown. */
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 struct known {
 	uint64_t id;
 	char name[SPEC_NAME_MAX + 1];
-	char policy[BELFRY_NAME_SIZE]; /* its own; "" if it has none */
+	char policy[BELFRY_NAME_SIZE]; /* the vGPU's own policy; "": none */
 };
 
 struct policy_names {

@@ -19,10 +19,10 @@ static const char new_help[] =
 
 static const char word[] = "@NAME@";
 
-/* Lines, the last one NULL: made of policies/template.bpf.c by tools/embed.sh. */
+/* The lines of policies/template.bpf.c, ended by NULL. tools/embed.sh generates them. */
 extern const char *const policy_template[];
 
-/* It becomes part of names in C. */
+/* The name becomes part of C identifiers. */
 static int check_name(const char *name, struct bf_error *err)
 {
 	size_t length = strlen(name);
@@ -67,7 +67,8 @@ static int write_file(const char *path, const char *name, struct bf_error *err)
 	return 0;
 }
 
-/* Where belfry/policy.h is, from the folder of this program: an option, or none where clang finds it by itself. */
+/* The -I option for the folder of belfry/policy.h, relative to this program; "" if clang finds the header
+ * itself. */
 static const char *include_option(char *to, size_t room)
 {
 	static const char *const candidates[] = { "../include/belfry/policy.h", "include/belfry/policy.h",

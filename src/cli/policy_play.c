@@ -1,4 +1,4 @@
-/* belfry policy replay: the work of the record, played under two policies. */
+/* belfry policy replay: simulate the work of the record under two policies. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ void policy_play_free(struct policy_play *play)
 	play_free(&play->with);
 }
 
-/* "-" where there is nothing to tell. */
+/* "-" if the value is unknown. */
 static const char *ms(uint64_t ns, bool is_known, char *to, size_t room)
 {
 	snprintf(to, room, is_known ? "%.2f" : "-", (double)ns / 1e6);
@@ -80,7 +80,7 @@ static void print_trouble(const struct policy_play *play, const struct play_resu
 		       (double)result->ns / 1e9);
 }
 
-/* What the work was recorded under may be loaded again by its name if it came with Belfry, or else from its file. */
+/* A recorded policy can be loaded by name if it comes with Belfry, otherwise from its file. */
 static void print_hint(const char *recorded)
 {
 	char whose[BELFRY_NAME_SIZE + 32];

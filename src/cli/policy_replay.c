@@ -33,10 +33,11 @@ static const char replay_help[] =
 
 static const char built_in[] = "built-in";
 
-/* What a hook costs here says nothing of what it costs where it decides: nobody is put out for it. */
+/* The run time of a hook here says nothing about its run time in a GPU server: the budget is never
+ * exceeded. */
 static const uint64_t budget_ns = 1000000000;
 
-/* 0, and *policy is NULL: it is the built-in. */
+/* Returns 0 with *policy NULL for the built-in policy. */
 static int load(const struct policy_args *args, const char *name, struct policy **policy,
 		struct bf_error *err)
 {
@@ -103,15 +104,15 @@ static void print_difference(const struct replay_result *result, const struct re
 	       decision_value(d->hook, d->is_ns, d->at_ns, is_value, sizeof(is_value)));
 }
 
-/* Hooks that propose something which is not compared: what came of it is not in the record, or is nobody's turn. A play asks
- * those that are about turns. */
+/* Hooks whose results are not compared: the record does not have their outcome, or they do not decide about
+ * turns. The simulation calls the first PLAYED of them. */
 static const enum belfry_hook not_compared[] = { BELFRY_HOOK_TICK, BELFRY_HOOK_ENQUEUE, BELFRY_HOOK_CTX_INIT,
 						 BELFRY_HOOK_MEM_ALLOC, BELFRY_HOOK_MEM_PRESSURE };
 enum { NOT_COMPARED = sizeof(not_compared) / sizeof(not_compared[0]), PLAYED = 2 };
 
 struct asked {
 	struct replay_result result;
-	uint32_t hooks; /* of the policy: a bit for each */
+	uint32_t hooks; /* a bit for each hook that the policy has */
 };
 
 static void print_not_compared(const struct asked *asked, const char *with, size_t first, size_t end,
@@ -245,7 +246,7 @@ static void print_json(const struct asked *asked, const struct policy_play *play
 	json_object_put(top);
 }
 
-/* What is wrong with the record. */
+/* Prefix an error with the name of the record. */
 static int fail_record(const struct policy_args *args, const struct bf_error *why, struct bf_error *err)
 {
 	return bf_fail(err, why->code, "%.100s: %.270s", args->name, why->text);
@@ -267,7 +268,7 @@ static int ask_again(const struct policy_args *args, FILE *record, struct asked 
 	return rc;
 }
 
-/* With policies that have not been asked yet: they may remember. */
+/* Loads the policies again: those of ask_again may have changed their state. */
 static int play_again(const struct policy_args *args, FILE *record, struct policy_play *play,
 		      struct bf_error *err)
 {
@@ -288,10 +289,10 @@ static int play_again(const struct policy_args *args, FILE *record, struct polic
 	return rc;
 }
 
-/* What comes through a pipe is read more than once, and so kept: this much of it. */
+/* A record is read more than once, so the content of a pipe is copied. This is the limit. */
 static const size_t pipe_most_bytes = 1u << 30;
 
-/* The next bytes of a pipe that does not wait; 0: no more come. */
+/* Read from a non-blocking pipe. Returns 0 at the end. */
 static ssize_t read_pipe(int from, void *to, size_t room)
 {
 	struct pollfd fds = { from, POLLIN, 0 };
@@ -322,7 +323,7 @@ static int copy_pipe(int from, int to, struct bf_error *err)
 	return all ? 0 : bf_fail(err, ENODATA, "nothing came through this pipe");
 }
 
-/* A descriptor that can be read from its beginning, as often as needed. Opening it waits for nobody. */
+/* A seekable descriptor of the record. Opening a pipe does not wait for a writer. */
 static int open_again_and_again(const char *path, struct bf_error *err)
 {
 	cleanup_close int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), copy = -1;

@@ -1,4 +1,4 @@
-/* Getting to belfryd, and to the GPU that is meant. */
+/* Connect to belfryd, and select the GPU for a request. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,7 +9,8 @@
 #include "cli/cli.h"
 #include "cli/keeper.h"
 
-/* belfryd stands beside belfry, in the build folder, in the portable one and where it is installed. */
+/* belfryd is in the folder of belfry: in the build folder, in the portable folder and where it is
+ * installed. */
 static int find_daemon(char *path, size_t room, struct bf_error *err)
 {
 	ssize_t length = readlink("/proc/self/exe", path, room - 1);
@@ -36,7 +37,8 @@ int cli_reach(struct talk_place *place, struct bf_error *err)
 	if (!place->is_private || (sock != -ENOENT && sock != -ECONNREFUSED))
 		return sock;
 	rc = find_daemon(daemon, sizeof(daemon), err);
-	if (!rc) /* one that is supervised itself could supervise nobody */
+	/* A belfryd started inside a run could not supervise programs. */
+	if (!rc)
 		rc = keeper_check_free(err);
 	if (!rc)
 		rc = talk_start(place, daemon, err);
@@ -57,7 +59,7 @@ int cli_ask(int *sock, struct talk_place *place, const struct protocol_request *
 	return rc;
 }
 
-/* Whether something was said of what the software GPU is like, or which. */
+/* True if the software GPU has a configuration or a name other than the default. */
 static bool is_described(const struct link_config *soft)
 {
 	return soft->is_given || strcmp(soft->name, link_default.name) != 0;
@@ -67,7 +69,7 @@ int cli_gpu_request(struct cli_gpu *which, const struct talk_place *place, struc
 		    struct bf_error *err)
 {
 	*gpu = (struct protocol_gpu){ .kind = PROTOCOL_GPU_ANY };
-	/* One that serves everybody has GPUs of its own to choose from, and a software GPU of its own. */
+	/* A shared belfryd selects one of its own GPUs, and has its own software GPU. */
 	if (!place->is_private && !which->is_said)
 		return 0;
 	cli_gpu_settle(which);

@@ -46,7 +46,7 @@ void report_print(struct json_object *top)
 							 JSON_C_TO_STRING_NOSLASHESCAPE));
 }
 
-/* belfryd and the GPU servers know users by number: they do not wait for a name service. */
+/* belfryd and the GPU servers report users by number, because a name service could block them. */
 static void name_user(struct json_object *from)
 {
 	if (json_object_is_type(report_at(from, "daemon"), json_type_object))
@@ -68,7 +68,7 @@ int report_hello(struct json_object **hello, struct bf_error *err)
 	return place.is_private && rc == -ECONNREFUSED ? 0 : rc;
 }
 
-/* What --soft name= would find it by; NULL: it is another user's, or lies elsewhere. */
+/* The name for --soft name=; NULL: the software GPU belongs to another user, or is in another folder. */
 static const char *soft_name(const char *folder)
 {
 	char above[108];
@@ -104,10 +104,10 @@ static bool is_meant(const struct cli_gpu *which, const struct protocol_gpu *gpu
 	return !link_folder(which->soft.name, folder, sizeof(folder), NULL) && !strcmp(folder, gpu->folder);
 }
 
-/* Those that may be meant, in words. */
+/* The GPUs that match, as text. */
 struct choice {
 	int count;
-	bool is_exact; /* one has the very name that was said, or that is meant where none is */
+	bool is_exact; /* one GPU matches by its exact name */
 	size_t used;
 	char names[256];
 };

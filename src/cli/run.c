@@ -1,4 +1,4 @@
-/* belfry run: a program on a vGPU that exists, or on one of its own. */
+/* belfry run: run a program on an existing vGPU, or on a vGPU made for the run. */
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
@@ -32,11 +32,11 @@ struct run {
 	struct protocol_request request;
 	struct cli_gpu which;
 	char *const *argv;
-	bool is_own; /* some option is about a vGPU of its own */
+	bool is_own; /* an option describes a vGPU made for the run */
 	char **program;
 };
 
-/* "/usr/bin/Python3" run as 4711 becomes "python3-4711". */
+/* "/usr/bin/Python3" run by process 4711 gives "python3-4711". */
 static void default_name(struct protocol_request *request, const char *program)
 {
 	const char *base = strrchr(program, '/');
@@ -95,7 +95,7 @@ static int take_option(struct run *run, int option, int index, struct bf_error *
 	}
 }
 
-/* `run NAME -- PROGRAM`: a vGPU that exists. `run -- NAME -- ...` is a program of that name. */
+/* `run NAME -- PROGRAM` uses an existing vGPU. `run -- NAME -- ...` runs a program of that name. */
 static int take_name(struct run *run, int argc, char **argv)
 {
 	struct bf_error err = { 0 };
@@ -116,7 +116,7 @@ static int take_name(struct run *run, int argc, char **argv)
 	return 0;
 }
 
-/* 0, or an exit status plus 1 so that --help can end well. */
+/* Returns 0, or an exit status plus 1, so that --help can succeed. */
 static int parse(int argc, char **argv, struct run *run)
 {
 	struct bf_error err = { 0 };
@@ -155,21 +155,21 @@ static bool is_in(const char *folder, size_t length, const char *program)
 	return used > 0 && (size_t)used < sizeof(path) && !access(path, F_OK);
 }
 
-/* As execvp() would look for it. */
+/* Search as execvp() does. */
 static bool is_program(const char *program)
 {
 	const char *path = getenv("PATH");
 
 	if (strchr(program, '/'))
-		return true; /* what is wrong with it is told when it is started */
+		return true; /* exec reports the error */
 	for (path = path ? path : "/bin:/usr/bin"; *path; path += strcspn(path, ":"), path += *path == ':')
 		if (is_in(path, strcspn(path, ":"), program))
 			return true;
 	return false;
 }
 
-/* A vGPU's name where a program was expected: `run NAME PROGRAM` without the --, or options behind NAME. 0, or an exit
- * status. */
+/* Detect the name of a vGPU in place of a program: `run NAME PROGRAM` without --, or options after NAME.
+ * Returns 0, or an exit status. */
 static int check_program(const struct run *run)
 {
 	const char *name = run->program[0];

@@ -1,4 +1,4 @@
-/* belfry soft: the software GPU itself, without a vGPU. */
+/* belfry soft: use the software GPU directly, without a vGPU. */
 #include "cli/soft.h"
 
 #include <errno.h>

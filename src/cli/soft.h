@@ -1,4 +1,4 @@
-/* The software GPU, as commands use it: where its parts are, starting it, and what a program needs to find it. */
+/* The software GPU: find its files, start it, and set up the environment of programs that use it. */
 #ifndef BELFRY_CLI_SOFT_H
 #define BELFRY_CLI_SOFT_H
 
@@ -7,29 +7,32 @@
 
 #include "soft/link/link.h"
 
-/* Which GPU a command line means. */
+/* The GPU that a command line selects. */
 struct cli_gpu {
 	bool is_soft,
-		is_said; /* is_said: by --gpu, --soft or BELFRY_GPU; otherwise what the machine has decides */
+		/* is_said: selected by --gpu, --soft or BELFRY_GPU; otherwise the hardware of the machine
+		 * decides */
+		is_said;
 	uint32_t index;
 	struct link_config soft;
 };
-/* --gpu's and BELFRY_GPU's value: "0", "soft", "soft:1". */
+/* Parse the value of --gpu or BELFRY_GPU: "0", "soft", "soft:1". */
 int cli_gpu_parse(const char *text, struct cli_gpu *gpu, struct bf_error *err);
-/* --soft's and BELFRY_SOFT's: see link_config_parse. */
+/* Parse the value of --soft or BELFRY_SOFT: see link_config_parse. */
 int cli_gpu_parse_soft(const char *text, struct cli_gpu *gpu, struct bf_error *err);
-/* What the environment says; call first. */
+/* Set the defaults and apply the environment; call this first. */
 int cli_gpu_default(struct cli_gpu *gpu, struct bf_error *err);
-/* Settle it: if nothing was said and the machine has no NVIDIA GPU, the software one; says so on stderr. */
+/* If no GPU was selected and the machine has no NVIDIA GPU, select the software GPU, and say so on stderr. */
 void cli_gpu_settle(struct cli_gpu *gpu);
 
-/* Whether its parts are installed. */
+/* Whether belfry-soft and its libcuda.so.1 are installed. */
 bool cli_soft_is_here(void);
-/* Start it if it does not run. */
+/* Start the software GPU if it does not run. */
 int cli_soft_start(const struct link_config *config, char *folder, size_t room, struct bf_error *err);
-/* Set this process's environment so that programs find its libcuda.so.1, and the software GPU in that folder. */
+/* Set the environment of this process, so that programs load its libcuda.so.1 and find the software GPU in
+ * that folder. */
 int cli_soft_use(const char *folder, struct bf_error *err);
-/* Both. */
+/* cli_soft_start and cli_soft_use. */
 int cli_soft_prepare(const struct link_config *config, char *folder, size_t room, struct bf_error *err);
 
 #endif

@@ -64,7 +64,7 @@ static int find_server(char *path, size_t room, struct bf_error *err)
 	return 0;
 }
 
-/* The folder of libcuda.so.1. */
+/* Find the folder of libcuda.so.1. */
 static int find_library(char *path, size_t room, struct bf_error *err)
 {
 	static const char *const candidates[] = { "src/soft/cuda/libcuda.so.1",

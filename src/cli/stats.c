@@ -31,7 +31,7 @@ static void print_ns(int64_t ns)
 		printf("%.3f s", (double)ns / 1e9);
 }
 
-/* What a number means its key tells: the groups "mem" and the lists of processes are sizes. */
+/* Whether a key holds a size: known keys of the group "mem" and of the lists of processes. */
 static bool is_size(const char *group, const char *key)
 {
 	static const char *const sizes[] = { "total", "reserved", "used",      "limit",
@@ -65,7 +65,7 @@ static void print_value(const char *group, const char *key, struct json_object *
 		printf("%" PRId64, json_object_get_int64(value));
 }
 
-/* "granted 3, expired 0": a group on one line. */
+/* Print a group on one line: "granted 3, expired 0". */
 static void print_members(const char *group, struct json_object *members)
 {
 	struct json_object_iterator at = json_object_iter_begin(members), end = json_object_iter_end(members);
@@ -106,7 +106,7 @@ static void print_key(const char *key, struct json_object *value)
 	putchar('\n');
 }
 
-/* One GPU or vGPU: what it is called, then a line for each key it has. */
+/* Print a GPU or vGPU: its name, then a line for each key. */
 static void print_thing(const char *what, const char *name, struct json_object *thing)
 {
 	struct json_object_iterator at = json_object_iter_begin(thing), end = json_object_iter_end(thing);

@@ -14,7 +14,7 @@
 
 enum { GENERATIONS_MAX = 4096 };
 
-/* /proc/sys/kernel/yama/ptrace_scope: from 1 on, only ancestors and the privileged may reach into a process. */
+/* From 1 on, only ancestors and privileged processes may access a process. */
 static bool yama_is_on(void)
 {
 	cleanup_file FILE *file = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
@@ -45,7 +45,7 @@ static pid_t parent_of(pid_t pid)
 	file = fopen(path, "re");
 	if (!file || !fgets(line, sizeof(line), file))
 		return -ESRCH;
-	name_end = strrchr(line, ')'); /* a name may have anything in it */
+	name_end = strrchr(line, ')'); /* the name can contain any character */
 	return name_end && sscanf(name_end, ") %*c %d", &parent) == 1 ? parent : -ESRCH;
 }
 
@@ -59,7 +59,7 @@ static bool is_descendant(pid_t pid)
 	return false;
 }
 
-/* The process, or the process of the thread, of that number. */
+/* Open a process, or the process of a thread, by its number. */
 static int open_process(pid_t pid)
 {
 	int fd = bf_pidfd_open(pid);
@@ -67,7 +67,7 @@ static int open_process(pid_t pid)
 
 	if (fd >= 0)
 		return fd;
-	fd = bf_pidfd_open_thread(pid); /* a thread may have a descriptor table of its own */
+	fd = bf_pidfd_open_thread(pid); /* a thread can have its own descriptor table */
 	if (fd >= 0)
 		return fd;
 	leader = bf_tgid_of(pid);
@@ -83,7 +83,7 @@ static int open_memory(pid_t pid, int process)
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	/* It still lives: the number was its own all the while. */
+	/* If the process is alive, the pid was not reused. */
 	return bf_pidfd_kill(process, 0) ? -ESRCH : bf_take_fd(&fd);
 }
 

@@ -1,4 +1,4 @@
-/* The steward: does for the GPU server what Yama lets only an ancestor of the program do. */
+/* The steward accesses the program for the GPU server, where Yama permits that only to ancestors. */
 #ifndef BELFRY_CLI_STEWARD_H
 #define BELFRY_CLI_STEWARD_H
 
@@ -7,11 +7,12 @@
 
 #include "client/protocol.h"
 
-/* Whether the server at the other end of `sock` needs one. */
+/* Whether the server at the other end of `sock` needs a steward. */
 bool steward_is_wanted(int sock);
-/* Answer PROTOCOL_NOTICE_GET_FD or PROTOCOL_NOTICE_OPEN_MEMORY. -errno if the server cannot be told. */
+/* Answer PROTOCOL_NOTICE_GET_FD or PROTOCOL_NOTICE_OPEN_MEMORY. Returns -errno if the answer cannot be
+ * sent. */
 int steward_answer(int sock, const struct protocol_notice *notice);
-/* A message and a file that goes along; none if it is -1. */
+/* Send a message with a descriptor; fd -1: none. */
 int steward_send(int sock, const void *data, size_t bytes, int fd);
 
 #endif

@@ -28,7 +28,7 @@ static const char help_text[] =
 	"  -d SECONDS  between two looks (1)\n"
 	"  -n COUNT    how many looks (to a terminal as many as you like, otherwise 1); 0: without end\n";
 
-/* A terminal that does not tell its size, and output that is not a terminal. */
+/* The sizes apply to a terminal that does not report its size, and to output that is not a terminal. */
 enum {
 	DELAY_LEAST_US = 100000,
 	PLAIN_COLUMNS = 132,
@@ -42,11 +42,11 @@ static const int end_signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
 
 struct top {
 	uint64_t delay_us;
-	long count;			     /* looks still to come; 0: without end */
+	long count;			     /* reports left to show; 0: no limit */
 	bool is_terminal, is_screen, is_raw; /* is_screen: a terminal that can place the cursor */
 	struct termios before;
 	int signals;
-	int why; /* what is shown cannot be written: errno; 0: it can */
+	int why; /* errno of a failed write; 0: none */
 	struct top_view view;
 };
 
@@ -64,7 +64,7 @@ static void put(struct top *top, const char *text, size_t bytes)
 	}
 }
 
-/* What COLUMNS or LINES says, where the terminal does not. */
+/* The value of COLUMNS or LINES, for a terminal that does not report its size. */
 static unsigned size_from(const char *variable, unsigned otherwise)
 {
 	const char *text = getenv(variable);
@@ -88,7 +88,7 @@ static void measure(struct top *top)
 		top->view.rows = size.ws_row ? size.ws_row : size_from("LINES", SCREEN_ROWS);
 }
 
-/* A terminal of which nothing is known, or that is known to be dumb, gets plain text. */
+/* Without TERM, or with TERM=dumb, the output is plain text. */
 static bool can_place_cursor(void)
 {
 	const char *kind = getenv("TERM");
@@ -96,7 +96,7 @@ static bool can_place_cursor(void)
 	return kind && *kind && strcmp(kind, "dumb") != 0;
 }
 
-/* Keys as they are typed, and a screen of our own. */
+/* Switch to unbuffered keys and to the alternate screen. */
 static void enter(struct top *top)
 {
 	struct termios raw;
@@ -123,8 +123,8 @@ static void leave(struct top *top)
 		tcsetattr(STDIN_FILENO, TCSANOW, &top->before);
 }
 
-/* What follows a line is erased before the line is written: a terminal whose cursor stands behind the last column would
- * erase that. */
+/* Erase each line before it is written: with the cursor after the last column, an erase afterwards would
+ * remove that column. */
 static void show_screen(struct top *top, const char *frame)
 {
 	cleanup_free char *text = NULL;
@@ -174,7 +174,7 @@ static void suspend(struct top *top)
 	enter(top);
 }
 
-/* What a signal means: true if it is the end. */
+/* Returns true to quit. */
 static bool heed_signals(struct top *top)
 {
 	struct signalfd_siginfo info;
@@ -191,7 +191,7 @@ static bool heed_signals(struct top *top)
 	return is_end;
 }
 
-/* True if it is the end. */
+/* Returns true to quit. */
 static bool heed_keys(struct top *top)
 {
 	char bytes[64];
@@ -203,8 +203,8 @@ static bool heed_keys(struct top *top)
 	return is_end;
 }
 
-/* Until the next look is due; true if there is to be none. What is on the screen is drawn anew when its size has
- * changed, or a key was pressed. */
+/* Wait for the next report; returns true to quit. The screen is redrawn after a change of its size or a
+ * key. */
 static bool rest(struct top *top, struct json_object *before, struct json_object *now)
 {
 	uint64_t until_ns = bf_now_ns() + top->delay_us * 1000, now_ns;
@@ -232,7 +232,8 @@ static void end_at_once(int signal)
 	_exit(CLI_OK);
 }
 
-/* Ask. While an answer is waited for, which may be long, nobody reads top->signals: what means the end is suffered then. */
+/* Get a report, which can take long. top->signals is not read meanwhile, so the signals that quit are
+ * unblocked. */
 static int look(struct top *top, struct json_object **now, struct bf_error *err)
 {
 	sigset_t end, before;
@@ -258,7 +259,7 @@ static int watch(struct top *top, struct bf_error *err)
 		json_object_put(before);
 		before = now;
 		rc = look(top, &now, err);
-		/* One GPU that does not answer is no reason to stop watching the others. */
+		/* The other GPUs are still shown if one GPU does not answer. */
 		if (rc && !json_object_array_length(report_at(now, "gpus")))
 			break;
 		rc = 0;
@@ -288,7 +289,7 @@ static int parse_delay(const char *text, uint64_t *us, struct bf_error *err)
 	return *us < DELAY_LEAST_US ? bf_fail(err, ERANGE, "-d '%s': less than 0.1 seconds", text) : 0;
 }
 
-/* 0, or an exit status plus 1 so that --help can end well. */
+/* Returns 0, or an exit status plus 1, so that --help can succeed. */
 static int parse(int argc, char **argv, struct top *top)
 {
 	static const struct option long_options[] = { { "delay", required_argument, NULL, 'd' },

@@ -1,4 +1,4 @@
-/* A frame of belfry top: the GPUs, the table of the vGPUs, and a line about the keys. */
+/* Draw a frame of belfry top: the GPUs, the table of vGPUs, and a line with the keys. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static const char *const help_lines[] = {
 
 enum { PART_ROOM = 64, PARTS = 5 };
 
-/* How much a counter has grown, of how much the clock has; -1 if that cannot be told. */
+/* The increase of a counter per clock time; -1 if unknown. */
 static double rate(struct json_object *before, struct json_object *now, const char *counter,
 		   int64_t passed_ns)
 {
@@ -36,7 +36,7 @@ static double rate(struct json_object *before, struct json_object *now, const ch
 	return !before || passed_ns <= 0 || grown_ns < 0 ? -1 : (double)grown_ns / (double)passed_ns;
 }
 
-/* What has passed on a GPU's own clock between the reports. */
+/* The time between the reports, on the clock of a GPU. */
 static int64_t passed_ns(struct json_object *before, struct json_object *now, const char *gpu)
 {
 	struct json_object *then = top_find(report_at(before, "gpus"), "gpu", gpu),
@@ -50,7 +50,7 @@ static void put_line(FILE *to, const char *text, unsigned columns)
 	fprintf(to, "%.*s\n", (int)columns, text);
 }
 
-/* "GPU 0: busy 3.1%, ...": of the parts, those that fit. */
+/* "GPU 0: busy 3.1%, ...", without the parts that do not fit. */
 static void put_parts(FILE *to, const char *head, char parts[PARTS][PART_ROOM], unsigned columns)
 {
 	static const int dispensable[] = { 4, 1, 2, 3 };
@@ -107,7 +107,7 @@ static void draw_gpu(FILE *to, struct json_object *before, struct json_object *g
 	put_parts(to, head, parts, columns);
 }
 
-/* At most `most` lines. Returns how many there are. */
+/* Draws at most `most` lines. Returns the number of lines. */
 static size_t draw_gpus(FILE *to, struct json_object *before, struct json_object *now, size_t most,
 			unsigned columns)
 {
@@ -148,10 +148,10 @@ static void fill_row(struct top_row *row, struct json_object *before, struct jso
 	if (row->share < 0)
 		row->share = report_real(vgpu, "time.share");
 	if (row->share > 1)
-		row->share = 1; /* counted at slightly different moments */
+		row->share = 1; /* the counters are read at slightly different times */
 }
 
-/* Sorted; to be freed. */
+/* Sorted; the caller frees them. */
 static struct top_row *make_rows(struct json_object *before, struct json_object *now, size_t *count)
 {
 	struct json_object *vgpus = report_at(now, "vgpus");
@@ -176,7 +176,7 @@ static void draw_help(FILE *to, const struct top_view *view)
 		put_line(to, help_lines[i], view->columns);
 }
 
-/* "vGPUs 1 to 20 of 64" and the keys. */
+/* "vGPUs 1 to 20 of 64", and the keys. */
 static void draw_foot(FILE *to, const struct top_view *view)
 {
 	size_t last = view->first + view->page < view->count ? view->first + view->page : view->count;
@@ -187,7 +187,7 @@ static void draw_foot(FILE *to, const struct top_view *view)
 	put_line(to, text, view->columns);
 }
 
-/* How the lines of a screen are used. A low one goes without the empty lines and the line about the keys. */
+/* The use of the lines of a screen. A small screen has no empty lines and no line with the keys. */
 struct shares {
 	size_t gpus; /* at most */
 	bool is_airy, has_head, has_foot;

@@ -1,4 +1,4 @@
-/* The table of belfry top: which columns fit, how wide they are, and what is in a cell. */
+/* The table of belfry top: the columns that fit, their widths, and the cells. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,8 +10,7 @@ enum { BAR_LEAST = 10, BAR_MOST = 50, CELL_ROOM = 80 };
 
 static const struct {
 	const char *title;
-	unsigned least,
-		most; /* a column whose texts vary in length is as wide as the longest, within these */
+	unsigned least, most; /* limits of a column that is as wide as its longest text */
 	bool is_right;
 } columns_of[TOP_COLUMNS] = {
 	[TOP_NAME] = { "NAME", 8, 16, false },	     [TOP_GPU] = { "GPU", 3, 8, false },
@@ -22,7 +21,7 @@ static const struct {
 	[TOP_WAITS] = { "WAITS FOR", 9, 12, false },
 };
 
-/* The order in which columns are left out. NAME stays. */
+/* The order in which columns are dropped. NAME always stays. */
 static const enum top_column dispensable[] = { TOP_CLASS, TOP_P99,  TOP_GPU,   TOP_BAR,	  TOP_LIMIT,
 					       TOP_TIME,  TOP_USED, TOP_WAITS, TOP_STATE, TOP_SHARE };
 
@@ -56,7 +55,7 @@ struct json_object *top_find(struct json_object *list, const char *key, const ch
 	return NULL;
 }
 
-/* The vGPU, or the limit, that it has waited for longest since the report before. */
+/* The vGPU or limit it waited for longest since the previous report. */
 static const char *waits_for(const struct top_row *row)
 {
 	struct json_object *waits = report_at(row->vgpu, "waits");
@@ -88,7 +87,7 @@ static const char *format_bytes(struct json_object *vgpu, enum top_column column
 	return bf_format_size((uint64_t)bytes, to, room);
 }
 
-/* The text of a cell, in `to` or elsewhere. */
+/* The text of a cell. It need not be in `to`. */
 static const char *cell(const struct top_row *row, enum top_column column, unsigned width, char *to,
 			size_t room)
 {
@@ -144,7 +143,7 @@ static unsigned between(size_t wanted, unsigned least, unsigned most)
 	return wanted < least ? least : wanted > most ? most : (unsigned)wanted;
 }
 
-/* With a space between two columns. */
+/* The total width, with a space between columns. */
 static unsigned used_columns(const struct top_layout *layout)
 {
 	unsigned used = 0;
@@ -155,7 +154,7 @@ static unsigned used_columns(const struct top_layout *layout)
 	return used;
 }
 
-/* Widen a column to what it could use, as far as there is room. */
+/* Widen a column up to `wanted`, within the free width. */
 static void widen(struct top_layout *layout, enum top_column column, size_t wanted, unsigned columns)
 {
 	unsigned spare = columns - used_columns(layout);
@@ -173,7 +172,7 @@ void top_layout(struct top_layout *layout, const struct top_row *rows, size_t co
 					   ? columns_of[i].most
 					   : between(longest(rows, count, (enum top_column)i),
 						     columns_of[i].least, columns_of[i].most);
-	/* Whom a vGPU waits for changes with every frame; the width is that of any name it could be. */
+	/* The vGPU that another waits for changes between frames: the column fits every name. */
 	layout->width[TOP_WAITS] = between(names, columns_of[TOP_WAITS].least, columns_of[TOP_WAITS].most);
 	for (size_t i = 0; used_columns(layout) > columns && i < sizeof(dispensable) / sizeof(dispensable[0]);
 	     i++)
@@ -185,7 +184,7 @@ void top_layout(struct top_layout *layout, const struct top_row *rows, size_t co
 	widen(layout, TOP_BAR, BAR_MOST, columns);
 }
 
-/* A text that is too long ends in '~'. The last column is not padded. */
+/* A text that is too long is cut and ends in '~'. The last column is not padded. */
 static void put_cell(FILE *to, const struct top_layout *layout, enum top_column column, const char *text)
 {
 	unsigned width = layout->width[column];

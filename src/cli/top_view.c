@@ -1,4 +1,4 @@
-/* Keys, the selected row and the part of the table that is on the screen. */
+/* Keys, the selected row, and the visible part of the table. */
 #include <string.h>
 
 #include "cli/report.h"
@@ -41,7 +41,7 @@ static enum top_key letter(char byte)
 	}
 }
 
-/* What a terminal sends for a key: ESC, '[' or 'O', digits and semicolons, and one more character. */
+/* A key sequence: ESC, '[' or 'O', digits and semicolons, and one final character. */
 static bool is_complete(const char *sequence, unsigned length)
 {
 	char last = sequence[length - 1];
@@ -64,7 +64,7 @@ enum top_key top_view_byte(struct top_view *view, char byte)
 		view->length = 1;
 		return TOP_KEY_NONE;
 	}
-	/* An ESC that was typed by itself does not take the key after it away. */
+	/* A single ESC does not consume the next key. */
 	if (!view->length || (view->length == 1 && byte != '[' && byte != 'O')) {
 		view->length = 0;
 		return letter(byte);
@@ -73,7 +73,7 @@ enum top_key top_view_byte(struct top_view *view, char byte)
 	view->sequence[view->length] = 0;
 	if (!is_complete(view->sequence, view->length)) {
 		if (view->length + 1 == sizeof(view->sequence))
-			view->length = 0; /* longer than any that is known */
+			view->length = 0; /* longer than every known sequence */
 		return TOP_KEY_NONE;
 	}
 	view->length = 0;
@@ -108,7 +108,7 @@ bool top_view_key(struct top_view *view, enum top_key key)
 	else if (key == TOP_KEY_END)
 		view->at = view->count - 1;
 	else if (!view->selected[0])
-		view->at = view->first; /* the first key selects what is at the top */
+		view->at = view->first; /* the first key selects the top row */
 	else if (key == TOP_KEY_UP || key == TOP_KEY_DOWN)
 		view->at = step(view, 1, key == TOP_KEY_DOWN);
 	else
@@ -134,7 +134,7 @@ void top_view_settle(struct top_view *view, const struct top_row *rows, size_t c
 	view->page = page;
 	if (found < count)
 		view->at = found;
-	else if (view->at >= count) /* it is gone: the one that took its row is selected */
+	else if (view->at >= count) /* the vGPU is gone: select the one now in its row */
 		view->at = count ? count - 1 : 0;
 	view->selected[0] = 0;
 	if (is_selected && count)

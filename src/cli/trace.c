@@ -26,7 +26,7 @@ struct trace {
 	struct cli_gpu which;
 };
 
-/* 0, or an exit status plus 1 so that --help can end well. */
+/* Returns 0, or an exit status plus 1, so that --help can succeed. */
 static int parse(int argc, char **argv, struct trace *trace)
 {
 	static const struct option long_options[] = { { "output", required_argument, NULL, 'o' },
@@ -77,7 +77,7 @@ static int write_all(int fd, const char *text, size_t bytes)
 	return 0;
 }
 
-/* Into a file of another name, which takes this one once it is whole. */
+/* Write a temporary file, and rename it once it is complete. */
 static int write_whole(const char *path, const char *body)
 {
 	mode_t mask = umask(0);
@@ -101,7 +101,7 @@ static int write_whole(const char *path, const char *body)
 	return rc;
 }
 
-/* To a pipe or a device straight: there is nothing to rename. */
+/* Write directly to a pipe or a device, which cannot be renamed. */
 static int write_body(const char *path, const char *body)
 {
 	struct stat st;
@@ -114,7 +114,7 @@ static int write_body(const char *path, const char *body)
 	return fd < 0 ? -errno : write_all(fd, body, strlen(body));
 }
 
-/* Every event has a phase; that of names is M. */
+/* Count the events by their phase, without the name events, whose phase is M. */
 static size_t count_events(const char *body)
 {
 	static const char mark[] = "\"ph\":";
