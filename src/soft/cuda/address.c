@@ -1,5 +1,6 @@
-/* Which addresses are what. Device memory is given addresses of this process that nothing else has: reserved there,
- * without access. Ranges lie in two sorted tables: reservations may hold other ranges, the others do not overlap. */
+/* The address map. Device memory gets addresses that the process reserves without access, so that they are
+ * unique. Ranges are in two sorted tables: reservations can contain other ranges, all other ranges do not
+ * overlap. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,7 @@ void address_release(uint64_t address, uint64_t bytes)
 	munmap((void *)(uintptr_t)address, bytes);
 }
 
-/* How many begin at or below the address. */
+/* The number of ranges that begin at or below the address. */
 static size_t table_place(const struct table *table, uint64_t address)
 {
 	size_t low = 0, high = table->count;
@@ -137,7 +138,7 @@ static bool is_everywhere(const struct range *range)
 
 static CUresult map_in(const struct range *range, struct context *context)
 {
-	/* Maps are of whole pages; a registered range may begin and end anywhere. */
+	/* Mappings consist of whole pages; a registered range can begin and end anywhere. */
 	uint64_t skip = range->base % SOFT_PAGE_BYTES;
 	uint64_t bytes = (range->bytes + skip + SOFT_PAGE_BYTES - 1) & ~(uint64_t)(SOFT_PAGE_BYTES - 1);
 

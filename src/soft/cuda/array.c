@@ -1,4 +1,4 @@
-/* CUDA arrays: made, described, destroyed. Copies to and from them are those of their memory (copy_shape.c). */
+/* CUDA arrays: create, describe, destroy. copy_shape.c copies to and from them as plain memory. */
 #include "soft/cuda/array.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "soft/cuda/handle.h"
 #include "soft/cuda/memory.h"
 
-/* As device attributes tell them. */
+/* The same limits as the device attributes. */
 enum { WIDTH_MAX = 131072, HEIGHT_MAX = 65536, VOLUME_MAX = 16384, LAYERED_MAX = 32768, LAYERS_MAX = 2048 };
 enum {
 	FLAGS_KNOWN = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |
@@ -62,7 +62,7 @@ void array_memory_free(struct range *range)
 	uint64_t base = range->base, id = range->id;
 
 	memory_wait(range);
-	/* The lock was given up in the wait: the context may have gone, and its memory with it. */
+	/* The lock was released during the wait: the context and its memory may be gone. */
 	range = range_find(base);
 	if (range && range->base == base && range->id == id)
 		memory_free_device(range);

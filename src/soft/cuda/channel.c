@@ -1,6 +1,6 @@
-/* A channel: a ring whose entries point to commands, and the space where those lie. All of it is one piece of host
- * memory that the GPU reads. Every submission is one ring entry and ends with a release of the fence, so what has
- * been read is known from the fence alone; GP_GET is not looked at. */
+/* A channel is a ring whose entries point to commands, and the space for these commands. All of it is one
+ * block of host memory that the GPU reads. Each submission is one ring entry and ends with a release of the
+ * fence. The fence alone shows what the GPU has read; GP_GET is not used. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ enum {
 	CLASS_CHANNEL = 0xc86f,
 	CLASS_COMPUTE = 0xcbc0,
 	CLASS_COPY = 0xc8b5,
-	ENGINE_GRAPHICS = 1, /* NV2080_ENGINE_TYPE_GRAPHICS: it has compute and copies */
+	ENGINE_GRAPHICS = 1, /* NV2080_ENGINE_TYPE_GRAPHICS: supports compute and copies */
 	PARAMS_ERROR_AT = 0, /* NV_CHANNEL_ALLOC_PARAMS: hObjectError, hVASpace */
 	PARAMS_SPACE_AT = 28,
 };
@@ -23,7 +23,7 @@ static uint32_t align_up(uint32_t value, uint32_t align)
 	return (value + align - 1) / align * align;
 }
 
-/* ---- making and keeping */
+/* ---- creation */
 
 static void put32(uint8_t *params, uint32_t at, uint32_t value)
 {
@@ -140,7 +140,8 @@ static CUresult set_sms(struct channel *channel, const uint64_t *sms)
 	return result;
 }
 
-/* Only an idle one is taken again: behind another's unfinished work a stream could wait for ever. */
+/* Only an idle channel is reused: after the unfinished work of another stream, a stream could wait
+ * forever. */
 CUresult channel_take(struct context *context, const uint64_t *sms, struct channel **channel)
 {
 	struct channel *found = context->channels;
@@ -177,14 +178,15 @@ void channels_free(struct context *context)
 	context->channels = NULL;
 }
 
-/* Its GPU writes no fences any more, so we do: streams of other contexts wait for them, too. */
+/* The GPU writes no more fences for this context, so the CPU does: streams of other contexts can wait for
+ * them. */
 void channels_finish(struct context *context)
 {
 	for (struct channel *channel = context->channels; channel; channel = channel->next)
 		__atomic_store_n(channel->done, channel->submitted, __ATOMIC_RELEASE);
 }
 
-/* ---- room for submissions */
+/* ---- space for submissions */
 
 static void forget_done(struct channel_state *state, uint64_t done)
 {
@@ -196,10 +198,11 @@ static void forget_done(struct channel_state *state, uint64_t done)
 		state->space_tail = oldest->space_end;
 		state->pending_first++;
 	}
-	state->space_head = state->space_tail = 0; /* all free: begin at the beginning */
+	state->space_head = state->space_tail = 0; /* all free: start at the beginning */
 }
 
-/* Where `bytes` fit in one piece, or SPACE_BYTES. head == tail means that all is free, so they never meet. */
+/* The offset of `bytes` contiguous free bytes, or SPACE_BYTES. head == tail means that all is free, so a full
+ * space never reaches that. */
 static uint32_t find_space(const struct channel_state *state, uint32_t bytes)
 {
 	if (state->space_head >= state->space_tail) {
@@ -216,8 +219,7 @@ CUresult channel_begin(struct channel *channel, uint32_t words, uint32_t bytes)
 	uint32_t commands = align_up((words + CHANNEL_RELEASE_WORDS) * 4, SOFT_LAUNCH_ALIGN), room, start;
 	CUresult result;
 
-	if (words > CHANNEL_ROOM_BYTES / 8 ||
-	    bytes > CHANNEL_ROOM_BYTES) /* together they fit an empty space */
+	if (words > CHANNEL_ROOM_BYTES / 8 || bytes > CHANNEL_ROOM_BYTES) /* both fit into an empty space */
 		return CUDA_ERROR_INVALID_VALUE;
 	room = commands + align_up(bytes, SOFT_LAUNCH_ALIGN);
 	for (;;) {
@@ -291,8 +293,8 @@ struct fence channel_end(struct channel *channel)
 	*pending = (struct pending){ value, state->end };
 	state->space_head = state->end;
 	state->pending_last++;
-	/* GP_PUT is stored with release: whoever reads it finds the entry and the commands. It is stored before the
-	 * bell is rung, also with release: whoever the bell wakes finds it. */
+	/* GP_PUT is stored with release: a reader of GP_PUT sees the entry and the commands. The doorbell is
+	 * written afterwards, also with release: a reader woken by it sees GP_PUT. */
 	store_word(state, SOFT_USERD_GP_PUT, state->pending_last % RING_ENTRIES);
 	channel_ring(channel);
 	return (struct fence){ channel, value };
@@ -333,7 +335,7 @@ void channel_wait_for(struct channel *channel, struct fence fence)
 		return;
 	result = channel_show(fence.channel, channel->context);
 	if (result) {
-		context_set_error(channel->context, result); /* out of order is worse than not at all */
+		context_set_error(channel->context, result); /* an error is better than work out of order */
 		return;
 	}
 	channel_acquire(channel, fence.channel->state->low.address + FENCE_AT, fence.value,

@@ -1,4 +1,4 @@
-/* Contexts: an address space, a channel group, what has gone wrong in it, and everything made in it. */
+/* Contexts: an address space, a channel group, the sticky error, and all objects of the context. */
 #include "soft/cuda/core.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ enum {
 	LIMIT_HEAP = 8 << 20,
 	LIMIT_LAUNCHES = 2048,
 	LIMIT_L2_FETCH = 64
-}; /* as the real library begins */
+}; /* the defaults of the real library */
 
 struct context *all_contexts;
 static uint64_t last_id;
@@ -32,7 +32,7 @@ bool context_has_id(const struct context *context, uint64_t id)
 	return context_is(context) && context->id == id;
 }
 
-/* ---- making */
+/* ---- creation */
 
 static CUresult make_space(struct context *context)
 {
@@ -50,12 +50,12 @@ static CUresult make_space(struct context *context)
 
 static CUresult make_group(struct context *context)
 {
-	/* NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS: errors' memory twice, address space, engine, a flag. */
+	/* NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS: two error memories, address space, engine, a flag. */
 	uint32_t params[5] = { 0, 0, context->space, 1, 0 };
 	uint8_t schedule[3] = { 1 };
 	CUresult result;
 
-	if (context->parent) { /* in one group, they run side by side and not in turns */
+	if (context->parent) { /* channels of one group run concurrently, not in time slices */
 		context->group = context->parent->group;
 		return CUDA_SUCCESS;
 	}
@@ -73,7 +73,7 @@ static CUresult make_notifier(struct context *context)
 	return result;
 }
 
-/* One ring for an address space; those beside another's context print there. */
+/* There is one ring per address space: a context with a parent prints to the parent's ring. */
 static CUresult make_print(struct context *context)
 {
 	struct soft_print_params params = { 0 };
@@ -195,7 +195,7 @@ CUresult context_new_beside(struct context *parent, unsigned flags, const uint64
 	return context_make(parent->gpu, parent, flags, sms, NULL, context);
 }
 
-/* ---- ending */
+/* ---- destruction */
 
 static void context_unlink(struct context *context)
 {
@@ -207,7 +207,7 @@ static void context_unlink(struct context *context)
 		*at = context->next;
 }
 
-/* Threads that wait for something of it see that it is gone and leave. */
+/* Mark the context as gone, and wait until no thread waits for its fences. */
 static void see_off_waiters(struct context *context)
 {
 	struct timespec moment = { .tv_nsec = 200000 };
@@ -227,22 +227,22 @@ void context_free(struct context *context)
 		next = c->next;
 		if (c->parent == context) {
 			context_free(c);
-			next = all_contexts; /* others may have gone meanwhile */
+			next = all_contexts; /* the list may have changed meanwhile */
 		}
 	}
-	context_synchronize(context); /* an error ends it at once: then there is nothing to wait for */
+	context_synchronize(context); /* after an error this returns at once */
 	if (!context_is(context))
-		return; /* freed by another thread while we waited */
+		return; /* freed by another thread during the wait */
 	export_context_gone(context);
 	if (!context_is(context))
-		return; /* … or in what the runtime did about it */
+		return; /* freed by a callback of the runtime */
 	context_unlink(context);
 	host_functions_forget(context);
 	see_off_waiters(context);
 	free_parts(context);
 }
 
-/* ---- all of it */
+/* ---- synchronisation */
 
 CUresult context_synchronize(struct context *context)
 {
@@ -251,7 +251,7 @@ CUresult context_synchronize(struct context *context)
 
 	for (struct channel *channel = context->channels; channel && !result; channel = channel->next) {
 		result = fence_wait((struct fence){ channel, channel->submitted });
-		if (!context_has_id(context, id)) /* the lock is given up in a wait */
+		if (!context_has_id(context, id)) /* fence_wait releases the lock */
 			return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	}
 	context_print(context);

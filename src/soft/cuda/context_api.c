@@ -1,4 +1,4 @@
-/* The public functions about the current context. */
+/* Public functions: the current context. */
 #include "soft/cuda/current.h"
 
 /* NULL means the current one. */
@@ -10,7 +10,8 @@ static CUresult find_context(CUcontext handle, struct context **context)
 	return context_is(*context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* With a primary context, the green ones beside it. The lock is given up in a wait: begin again after each. */
+/* For a primary context, wait for its green contexts. A wait releases the lock, so the search starts again
+ * after each. */
 static CUresult wait_for_beside(const struct context *context, uint64_t id)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -59,7 +60,7 @@ EXPORT CUresult cuCtxSynchronize(void)
 	return cuCtxSynchronize_v2(NULL);
 }
 
-/* ---- what it is */
+/* ---- properties */
 
 EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext handle)
 {
@@ -151,7 +152,7 @@ EXPORT CUresult cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffini
 						      : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- limits: told back; the software GPU's own are larger */
+/* ---- limits: stored and returned only; the software GPU's limits are larger */
 
 static size_t *limit_of(struct context *context, CUlimit limit)
 {
@@ -213,7 +214,7 @@ EXPORT CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
 	LEAVE(result);
 }
 
-/* ---- hints about caches that are not there */
+/* ---- cache hints, without effect */
 
 EXPORT CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
 {

@@ -1,14 +1,14 @@
-/* Copies and fills as the GPU does them, and which copies it can do. */
+/* Copies and fills by the GPU, and the choice between GPU and CPU. */
 #include <stdlib.h>
 
 #include "soft/cuda/copy.h"
 #include "soft/cuda/memory.h"
 
-enum { LAUNCH_BYTES_MAX = 1 << 30, LAUNCHES_MAX = 64 /* a submission */ };
+enum { LAUNCH_BYTES_MAX = 1 << 30, LAUNCHES_MAX = 64 /* in one submission */ };
 
-/* ---- where things are */
+/* ---- locations */
 
-/* From the first byte to the last; 0 if there is no such copy. */
+/* The number of bytes from the first to the last; 0 if the shape is invalid. */
 static uint64_t extent(uint64_t width, uint64_t height, uint64_t depth, uint64_t pitch, uint64_t slice)
 {
 	uint64_t lines, planes, bytes;
@@ -20,7 +20,7 @@ static uint64_t extent(uint64_t width, uint64_t height, uint64_t depth, uint64_t
 	return bytes >> SOFT_ADDRESS_BITS ? 0 : bytes;
 }
 
-/* Allocations that lie side by side may be used as one: cuMemMap is made for that. */
+/* Adjacent allocations can be used as one: cuMemMap is made for that. */
 static bool is_covered(uint64_t address, uint64_t bytes, const struct range *range)
 {
 	const struct range first = *range;
@@ -49,7 +49,7 @@ static struct context *home_of(const struct range *range, struct context *asking
 	return context;
 }
 
-/* `home` stays NULL for memory that the CPU sees. */
+/* `home` stays NULL for memory that the CPU can access. */
 static CUresult place_of(struct context *context, uint64_t address, uint64_t bytes, enum place *place,
 			 struct context **home)
 {
@@ -94,7 +94,7 @@ static void put_address(struct channel *channel, uint64_t address)
 
 void lines_put(struct channel *channel, const struct lines *lines)
 {
-	/* One line after another is one method after another, from IN_UPPER to LINE_COUNT. */
+	/* An INC command writes consecutive methods, from IN_UPPER to LINE_COUNT. */
 	channel_put(channel, SOFT_COMMAND(SOFT_OP_INC, SOFT_SUBCHANNEL_COPY, SOFT_COPY_IN_UPPER, 8));
 	put_address(channel, lines->src);
 	put_address(channel, lines->dst);
@@ -137,7 +137,7 @@ struct copy_job {
 	struct op_copy copy;
 };
 
-/* An error is the context's by now, or the context is gone: there is nobody else to tell. */
+/* An error is set in the context, or the context is gone: it is not reported here. */
 static void copy_job_run(void *argument)
 {
 	struct copy_job *job = argument;
@@ -149,7 +149,7 @@ static void copy_job_run(void *argument)
 	free(job);
 }
 
-/* What the stream's own channel cannot do, it has the CPU do when it gets there. */
+/* A copy that the stream's channel cannot do is done by the CPU, in stream order. */
 static CUresult copy_submit_cpu(struct stream *stream, const struct op_copy *copy)
 {
 	struct context *context = context_home(stream->context);
@@ -199,7 +199,7 @@ static CUresult copy_run_here(struct stream *stream, const struct op_copy *copy)
 	return CUDA_SUCCESS;
 }
 
-/* Pageable memory is the program's again when the call returns, as with the real library. */
+/* As in the real library, the program can reuse pageable memory when the call returns. */
 CUresult copy_run(struct stream *stream, const struct op_copy *copy, bool is_sync)
 {
 	struct plan plan;
@@ -232,7 +232,7 @@ CUresult copy_run(struct stream *stream, const struct op_copy *copy, bool is_syn
 
 /* ---- fills */
 
-/* The widest element that says the same: the GPU writes elements. */
+/* Use the widest element with the same bytes: the GPU writes element by element. */
 static struct op_fill fill_widen(struct op_fill fill)
 {
 	if (fill.element_bytes < 4)
@@ -270,7 +270,7 @@ static void fill_put(struct channel *channel, const struct op_fill *fill, uint64
 			       (height > 1 ? SOFT_COPY_MULTI_LINE : 0));
 }
 
-/* A fill is walked like a copy that has no source. */
+/* A fill is split like a copy without a source. */
 static CUresult fill_submit(struct stream *stream, const struct op_fill *fill)
 {
 	const struct op_copy shape = { .dst = fill->dst,

@@ -1,8 +1,8 @@
-/* Public copies in one dimension, and fills. */
+/* Public functions: copies in one dimension, and fills. */
 #include "soft/cuda/copy.h"
 #include "soft/cuda/memory.h"
 
-/* Which ends the function's name says are the GPU's: these must be memory that this library knows. */
+/* The ends that are device memory by the name of the function: the library must know such memory. */
 enum ends { ENDS_ANY = 0, DST_IS_DEVICE = 1, SRC_IS_DEVICE = 2, ENDS_DEVICE = 3 };
 
 static struct op_copy copy_line(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
@@ -74,7 +74,7 @@ EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t by
 	LEAVE(copy_linear(dst, src, bytes, ENDS_DEVICE, stream, false));
 }
 
-/* Addresses say whose they are; the contexts need only exist. */
+/* The addresses determine the devices; the contexts only have to exist. */
 static CUresult copy_peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
 			  size_t bytes, CUstream stream, bool is_sync)
 {
@@ -116,7 +116,8 @@ static CUresult fill(const struct op_fill *what, CUstream handle, bool is_sync)
 	     (what->pitch % what->element_bytes || what->pitch / what->element_bytes < what->width)))
 		return CUDA_ERROR_INVALID_VALUE;
 	result = stream_do(stream, &op);
-	/* Device memory is filled in the background; what the CPU can see must be there. */
+	/* Fills of device memory are asynchronous; a fill of memory that the CPU can access must be
+	 * complete. */
 	return !result && is_sync && !range_is_device(range) ? stream_synchronize(stream) : result;
 }
 

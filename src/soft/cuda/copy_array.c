@@ -1,9 +1,9 @@
-/* Public copies of a line of bytes to and from arrays. Lines of an array lie one after the other, so that an offset past
- * the end of one goes on in the next. */
+/* Public functions: copies of bytes to and from arrays. The lines of an array are contiguous: an offset past
+ * the end of a line continues in the next. */
 #include "soft/cuda/array.h"
 #include "soft/cuda/copy.h"
 
-/* Where [offset, offset + bytes) of an array lies. */
+/* The address of [offset, offset + bytes) in an array. */
 static CUresult place_in(CUarray handle, size_t offset, size_t bytes, uint64_t *address)
 {
 	struct array *array;

@@ -1,8 +1,8 @@
-/* Public copies in two and three dimensions, and batches of copies. */
+/* Public functions: copies in two and three dimensions, and batches of copies. */
 #include "soft/cuda/array.h"
 #include "soft/cuda/copy.h"
 
-/* One end of a copy, as the public structures describe it. */
+/* One end of a copy, from the public structures. */
 struct end {
 	CUmemorytype type;
 	const void *host;
@@ -28,7 +28,7 @@ static CUresult end_address(const struct end *end, uint64_t *address)
 	}
 }
 
-/* The same of an array: it has its own pitch and height, and what is copied must be inside of it. */
+/* Like end_take, for an array: it has its own pitch and height, and the copied part must be inside. */
 static CUresult end_take_array(const struct end *end, const struct op_copy *size, uint64_t *address,
 			       uint64_t *pitch, uint64_t *slice)
 {
@@ -47,8 +47,8 @@ static CUresult end_take_array(const struct end *end, const struct op_copy *size
 	return CUDA_SUCCESS;
 }
 
-/* Where the first byte is, and the steps from line to line and plane to plane. A pitch or height of 0 is the least
- * that fits; less than that is wrong. */
+/* The address of the first byte, and the pitches of lines and planes. A pitch or height of 0 stands for the
+ * smallest one; a smaller one is an error. */
 static CUresult end_take(const struct end *end, const struct op_copy *size, uint64_t *address,
 			 uint64_t *pitch, uint64_t *slice)
 {
@@ -83,7 +83,7 @@ static CUresult copy_between(const struct end *src, const struct end *dst, struc
 	return result;
 }
 
-/* The three structures have these names in common. */
+/* These names are common to the three structures. */
 #define END(shape, side) \
 	{ \
 		.type = (shape)->side##MemoryType, .host = (shape)->side##Host, \
@@ -210,9 +210,9 @@ EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *shape, CUstream st
 	LEAVE(copy_peer(shape, stream, false));
 }
 
-/* ---- batches: their copies may run in any order, so one after the other is right */
+/* ---- batches: any order of the copies is allowed, so they run one after the other */
 
-/* The null stream cannot be named for a batch. */
+/* A batch does not accept the null stream. */
 static CUresult batch_stream(CUstream handle, struct stream **stream)
 {
 	CUresult result = stream_find(handle, stream);
@@ -228,7 +228,7 @@ static CUresult batch_run(CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes, siz
 						       : CUDA_ERROR_INVALID_VALUE;
 
 	if (failed)
-		*failed = SIZE_MAX; /* not because of one of them */
+		*failed = SIZE_MAX; /* the error is not that of a single copy */
 	for (size_t i = 0; i < count && !result; i++) {
 		const struct op_copy copy = {
 			.dst = dst[i], .src = src[i], .width = bytes[i], .height = 1, .depth = 1

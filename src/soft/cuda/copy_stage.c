@@ -1,5 +1,5 @@
-/* The way between pageable memory and the GPU: chunks of host memory that both see. A chunk is taken while a thread
- * fills or empties it, and its fence says when the GPU is done with it. */
+/* Transfers between pageable memory and the GPU, through chunks of host memory that both access. A chunk is
+ * taken while a thread fills or empties it; its fence says when the GPU is done with it. */
 #include <stdlib.h>
 
 #include "soft/cuda/copy.h"
@@ -34,7 +34,7 @@ static CUresult chunk_new(struct context *context, struct chunk **made)
 	return CUDA_SUCCESS;
 }
 
-/* One that can be had at once, or NULL; `busy` is then one that will be free when its fence is done. */
+/* Returns a free chunk, or NULL. Then `busy` is a chunk that is free once its fence is done, or NULL. */
 static struct chunk *chunk_find(struct staging *staging, struct chunk **busy)
 {
 	*busy = NULL;
@@ -48,7 +48,7 @@ static struct chunk *chunk_find(struct staging *staging, struct chunk **busy)
 	return NULL;
 }
 
-/* Never waits for another thread: where all are taken there is one more. */
+/* Never waits for another thread: if all chunks are taken, it makes one more. */
 static CUresult chunk_take(struct context *context, struct chunk **taken)
 {
 	struct staging *staging;
@@ -105,7 +105,7 @@ void staging_free(struct context *context)
 	context->staging = NULL;
 }
 
-/* ---- lines, packed at `at` on the way */
+/* ---- lines, packed at `at` */
 
 static struct lines lines_from(const struct lines *lines, uint64_t at)
 {
@@ -136,7 +136,7 @@ static CUresult lines_submit(struct stream *stream, const struct lines *lines, s
 	return CUDA_SUCCESS;
 }
 
-/* Few bytes travel with the commands. */
+/* A few bytes are sent with the commands. */
 static CUresult lines_in_inline(struct stream *stream, const struct lines *lines)
 {
 	uint32_t bytes = (uint32_t)(lines->width * lines->height);
@@ -186,10 +186,10 @@ CUresult stage_in(struct stream *stream, const struct op_copy *copy)
 	return result;
 }
 
-/* ---- out: the GPU fills one chunk while the CPU empties the one before */
+/* ---- out: the GPU fills one chunk while the CPU empties the previous one */
 
 struct flight {
-	struct chunk *chunk; /* NULL: nothing under way */
+	struct chunk *chunk; /* NULL: no transfer */
 	struct lines lines;
 	struct fence fence;
 };
@@ -212,7 +212,7 @@ static CUresult flight_start(struct stream *stream, const struct lines *lines, s
 	return result;
 }
 
-/* After an error the chunk stays taken: the GPU may write to it yet, or it is gone with its context. */
+/* After an error the chunk stays taken: the GPU may still write to it, or it is gone with its context. */
 static CUresult flight_land(struct flight *flight)
 {
 	struct lines half;
@@ -257,7 +257,7 @@ CUresult stage_out(struct stream *stream, const struct op_copy *copy)
 	return result;
 }
 
-/* ---- beside all streams */
+/* ---- independent of all streams */
 
 static CUresult lines_beside(struct context *home, const struct lines *lines)
 {

@@ -1,9 +1,9 @@
-/* Cutting copies into parts. */
+/* Split copies into parts. */
 #include <string.h>
 
 #include "soft/cuda/copy.h"
 
-/* Fewer, longer lines where the memory between them is none. */
+/* Merge lines without a gap between them into longer lines. */
 static void copy_flatten(struct op_copy *copy)
 {
 	if (copy->height == 1) {
@@ -29,7 +29,7 @@ void walk_start(struct walk *walk, const struct op_copy *copy, uint64_t bytes_ma
 		copy_flatten(&walk->copy);
 }
 
-/* A launch has signed pitches of 32 bits: lines further apart are copied one by one. */
+/* A copy command has signed 32-bit pitches: lines with a larger pitch are copied one by one. */
 static bool pitches_fit(const struct op_copy *copy)
 {
 	return copy->src_pitch <= INT32_MAX && copy->dst_pitch <= INT32_MAX;

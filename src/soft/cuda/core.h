@@ -1,10 +1,11 @@
-/* cuda: the software GPU's libcuda.so.1. Public functions (cu*) check their arguments and turn them into work for
- * streams; a stream is a channel of the GPU; what reaches the GPU is commands in a ring, as from the real library.
- * It lives in other people's programs: it never prints (but for what kernels print), never exits, never changes errno,
- * signals or locale, and every function returns a CUresult. Everything here is private to the room.
+/* cuda: the software GPU's libcuda.so.1. Public functions (cu*) check their arguments and turn them into work
+ * for streams. A stream is a channel of the GPU. The GPU receives commands in a ring, as from the real
+ * library. The library runs in arbitrary programs: it never prints (except the output of kernels), never
+ * exits, and never changes errno, signals or the locale; every function returns a CUresult. This header is
+ * private to the module.
  *
- * Locks: api_lock (one, recursive) is taken by every public function that touches shared state, and is not held
- * while waiting for the GPU or calling back into the program. */
+ * Locks: api_lock (one, recursive) is taken by every public function that accesses shared state. It is not
+ * held while waiting for the GPU or calling the program. */
 #ifndef BELFRY_SOFT_CUDA_CORE_H
 #define BELFRY_SOFT_CUDA_CORE_H
 
@@ -24,15 +25,16 @@ struct channel;
 struct graph;
 struct op;
 
-/* ---- lock.c: entering and leaving public functions */
+/* ---- lock.c: entry and exit of public functions */
 void api_lock(void);
 void api_unlock(void);
-/* First in every public function that needs an initialised library; takes the lock. Returns from the caller with the
- * reason otherwise: not initialised, a forked child. LEAVE releases the lock and returns. errno is kept as it was. */
+/* ENTER comes first in every public function that needs an initialised library. It takes the lock, or makes
+ * the caller return an error: not initialised, or a forked child. LEAVE releases the lock and returns. errno
+ * is preserved. */
 CUresult api_enter(void);
 CUresult api_leave(CUresult result);
-/* Give the lock up altogether before waiting or calling out, however often this thread holds it, and take it again
- * as often. */
+/* Release the lock completely before waiting or calling the program, however often this thread holds it; then
+ * take it again as often. */
 unsigned api_pause(void);
 void api_resume(unsigned held);
 #define ENTER() \
@@ -44,10 +46,10 @@ void api_resume(unsigned held);
 	} while (0)
 #define LEAVE(result) return api_leave(result)
 
-/* ---- port.c: the driver, as its client. One client a process; one device object a GPU */
+/* ---- port.c: a client of the driver. One client per process, one device object per GPU */
 struct gpu {
-	unsigned index;			      /* CUdevice: its place in port.gpus */
-	unsigned minor;			      /* of its file: its place in the machine */
+	unsigned index;			      /* CUdevice: the index in port.gpus */
+	unsigned minor;			      /* of its device file: the index in the machine */
 	uint32_t device, subdevice, doorbell; /* handles */
 	int file;			      /* nvidiaN */
 	volatile uint32_t *bell;
@@ -55,38 +57,39 @@ struct gpu {
 	CUuuid uuid;
 	char name[64];
 	struct context *primary;
-	/* Where it lies, active or not: its handle never changes. The runtime makes it current before it claims it. */
+	/* Valid whether active or not: the handle never changes. The runtime makes it current before it
+	 * retains it. */
 	struct context *primary_place;
 	unsigned primary_uses, primary_flags;
 };
 struct port {
 	bool is_open;
-	pid_t pid;   /* whose it is: not a forked child's */
+	pid_t pid;   /* of the owner: not a forked child */
 	int control; /* nvidiactl */
 	uint32_t client;
 	unsigned gpu_count;
 	struct gpu gpus[SOFT_GPUS_MAX];
 };
 extern struct port port;
-CUresult port_open(void); /* finds the software GPU, or starts it; what cuInit does */
+CUresult port_open(void); /* finds or starts the software GPU, for cuInit */
 uint32_t port_new_handle(void);
-/* The driver's status as a CUDA error; a dead driver is CUDA_ERROR_DEVICE_UNAVAILABLE. */
+/* Returns the driver's status as a CUDA error; CUDA_ERROR_DEVICE_UNAVAILABLE if the driver is dead. */
 CUresult port_alloc(uint32_t parent, uint32_t *handle, uint32_t class_id, void *params, uint32_t size);
 CUresult port_free(uint32_t parent, uint32_t handle);
 CUresult port_control(uint32_t object, uint32_t cmd, void *params, uint32_t size);
-/* Memory objects: of the GPU, or of the host (then `at` receives where it is mapped here; at a given address if
- * *at is not NULL on entry). */
+/* Memory objects of the GPU or of the host. port_map sets *at to the address of the mapping; it maps at *at
+ * if that is not NULL on entry. */
 CUresult port_memory(struct gpu *gpu, uint64_t bytes, bool is_vidmem, uint32_t *handle);
 CUresult port_map(struct gpu *gpu, uint32_t memory, uint64_t bytes, void **at);
 void port_unmap(struct gpu *gpu, uint32_t memory, uint64_t bytes, void *at);
 CUresult port_map_gpu(struct gpu *gpu, uint32_t space, uint32_t memory, uint64_t offset, uint64_t bytes,
 		      uint64_t address, bool is_writable);
 CUresult port_unmap_gpu(struct gpu *gpu, uint32_t space, uint32_t memory, uint64_t address);
-bool port_is_dead(void); /* the driver has gone away */
+bool port_is_dead(void); /* the connection to the driver is lost */
 uint64_t port_memory_total(struct gpu *gpu,
-			   uint64_t *free_bytes); /* as this program is told; free may be NULL */
+			   uint64_t *free_bytes); /* as reported to this program; free may be NULL */
 
-/* ---- address.c: which addresses are what. Device memory gets addresses that nothing else in the process has */
+/* ---- address.c: the address map. Device memory gets addresses that are unique in the process */
 enum range_kind {
 	RANGE_DEVICE,
 	RANGE_HOST,
@@ -97,26 +100,26 @@ enum range_kind {
 struct range {
 	uint64_t base, bytes;
 	enum range_kind kind;
-	struct gpu *gpu;	 /* where it lies, or where it was made */
-	struct context *context; /* in which it was made; NULL: of no one */
+	struct gpu *gpu;	 /* location, or where it was allocated */
+	struct context *context; /* in which it was allocated; NULL: none */
 	uint32_t memory;	 /* handle */
-	uint64_t memory_offset;	 /* of base in it */
+	uint64_t memory_offset;	 /* of base in the memory object */
 	uint64_t id;		 /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
-	uint32_t flags;		 /* as given to the function that made it */
+	uint32_t flags;		 /* as passed to the allocating function */
 	CUmemoryPool pool;	 /* or NULL */
-	void *owner;		 /* for the file that made it */
+	void *owner;		 /* for the file that created it */
 };
 CUresult address_reserve(uint64_t bytes, uint64_t align, uint64_t *address);
 void address_release(uint64_t address, uint64_t bytes);
-struct range *range_add(const struct range *range); /* a copy of it; NULL: out of memory */
+struct range *range_add(const struct range *range); /* adds a copy; NULL: out of memory */
 void range_remove(struct range *range);
-struct range *range_find(uint64_t address); /* the one that holds it, or NULL: pageable host memory */
-/* Every context sees host memory; those that exist, and those to come. */
+struct range *range_find(uint64_t address); /* the range with this address; NULL: pageable host memory */
+/* Map host memory into every context: existing ones now, new ones through ranges_map_in. */
 CUresult range_map_everywhere(struct range *range);
 void range_unmap_everywhere(struct range *range);
-CUresult ranges_map_in(struct context *context); /* all of these, in a new one */
+CUresult ranges_map_in(struct context *context); /* maps all these ranges into a new context */
 
-/* ---- low.c: host memory that the GPU sees below 1 TiB, where rings, commands and fences must lie */
+/* ---- low.c: host memory that the GPU accesses below 1 TiB, as required for rings, commands and fences */
 struct low {
 	struct context *context;
 	uint32_t memory; /* handle */
@@ -127,7 +130,7 @@ CUresult low_new(struct context *context, uint64_t bytes, struct low *low);
 void low_free(struct low *low);
 
 /* ---- channel.c: a ring, and the commands it points to */
-struct fence { /* done when the channel has got this far */
+struct fence { /* done when the channel has reached this value */
 	struct channel *channel;
 	uint64_t value; /* 0: nothing to wait for */
 };
@@ -137,39 +140,41 @@ struct channel {
 	uint64_t submitted; /* fence value of the last submission */
 	volatile uint64_t *done;
 	struct channel *next;	     /* context::channels */
-	struct channel_state *state; /* channel.c's own: memory, ring, command space */
+	struct channel_state *state; /* private to channel.c: memory, ring, command space */
 };
-/* Channels are kept for reuse; their fences count on. A mask of SMs belongs to the user. */
+/* Channels are reused; their fences keep counting. The caller owns the SM mask. */
 CUresult channel_take(struct context *context, const uint64_t *sms, struct channel **channel);
 void channel_give_back(struct channel *channel);
 
-/* Commands for one submission are written between begin and end, under the api lock. begin makes sure of room for
- * `words` words and `bytes` of data, and waits for the GPU if need be (only what was submitted before can hold it up).
- * end appends a release of the fence, fills in the ring entry and rings. */
+/* The commands of a submission are written between begin and end, under the api lock. begin reserves space
+ * for `words` words and `bytes` of data, and waits for the GPU if necessary: only earlier submissions can
+ * delay it. end appends a release of the fence, writes the ring entry and rings the doorbell. */
 CUresult channel_begin(struct channel *channel, uint32_t words, uint32_t bytes);
 void channel_put(struct channel *channel, uint32_t word);
 void channel_method(struct channel *channel, uint32_t subchannel, uint32_t method, uint32_t value);
-/* Room for data that commands refer to: where to write it, and its GPU address (SOFT_LAUNCH_ALIGN). Lives until the
- * submission is done. */
+/* Space for data that commands refer to: the address to write to, and the GPU address (aligned to
+ * SOFT_LAUNCH_ALIGN). Valid until the submission is done. */
 void *channel_data(struct channel *channel, uint32_t bytes, uint64_t *address);
 struct fence channel_end(struct channel *channel);
-void channel_ring(struct channel *channel); /* look again: what an acquire waits for was written here */
+/* Ring the doorbell: also after the CPU has written a value that an acquire waits for. */
+void channel_ring(struct channel *channel);
 void channels_free(struct context *context);
-void channels_finish(struct context *context); /* it has an error: whoever waits for it elsewhere goes on */
+void channels_finish(struct context *context); /* after an error: releases all waits for its fences */
 /* Parts of submissions. */
 void channel_wait_for(struct channel *channel,
-		      struct fence fence); /* no-op if it is the channel's own, or done */
+		      struct fence fence); /* no-op if the fence is the channel's own, or done */
 void channel_release(struct channel *channel, uint64_t address, uint64_t payload, bool is_64bit,
 		     bool has_timestamp);
 void channel_acquire(struct channel *channel, uint64_t address, uint64_t payload, uint32_t operation,
 		     bool is_64bit);
 enum { CHANNEL_WAIT_WORDS = 6, CHANNEL_RELEASE_WORDS = 6, CHANNEL_COPY_WORDS = 16, CHANNEL_LAUNCH_WORDS = 4 };
-/* One submission's words and data at most; each piece of data counts as rounded up to SOFT_LAUNCH_ALIGN. */
+/* The limit of words and data of one submission. Each piece of data counts rounded up to
+ * SOFT_LAUNCH_ALIGN. */
 enum { CHANNEL_ROOM_BYTES = 256 << 10 };
 
 bool fence_is_done(struct fence fence);
-/* Waits without the api lock (and gives it up meanwhile if the caller holds it once). The context's error if it has
- * one: a fence of a context with an error never comes. */
+/* Waits without the api lock (releases it meanwhile if the caller holds it once). Returns the error of the
+ * context if it has one: its fences are never completed. */
 CUresult fence_wait(struct fence fence);
 
 /* ---- context.c */
@@ -187,41 +192,41 @@ struct context {
 	struct stream *streams;
 	struct stream *null_stream; /* made with the context */
 	struct module *modules;
-	struct green *green;	 /* not NULL: this is the context of a green context */
-	struct heap *heap;	 /* memory.c: what small allocations are cut from */
-	struct staging *staging; /* copy_stage.c: the way between pageable memory and the GPU */
+	struct green *green;	 /* not NULL: the context of a green context */
+	struct heap *heap;	 /* memory.c: for small allocations */
+	struct staging *staging; /* copy_stage.c: transfers of pageable memory */
 	struct context *next;	 /* all_contexts */
 	struct context_limits {
 		size_t stack, print, heap, pending_launches, l2_fetch, l2_persisting;
 	} limits;
 	unsigned waiters; /* threads in fence_wait */
 	struct low notifier_low, print_low;
-	struct context *parent; /* whose address space it shares, or NULL: its own */
-	const uint64_t *sms;	/* that its streams may use, or NULL: all */
+	struct context *parent; /* whose address space it shares; NULL: its own */
+	const uint64_t *sms;	/* SM mask of its streams; NULL: all */
 	CUfunc_cache cache_config;
-	uint32_t next_tls; /* … of cuCtx…: context-local storage, for the runtime (export.c) */
+	uint32_t next_tls; /* context-local storage, for the runtime (export.c) */
 };
 extern struct context *all_contexts;
-/* The calling thread's; CUDA_ERROR_INVALID_CONTEXT, the sticky error, or 0. */
+/* The context of the calling thread. Returns CUDA_ERROR_INVALID_CONTEXT, the sticky error, or 0. */
 CUresult context_current(struct context **context);
-/* Whether this is a context that exists. */
+/* Whether the context exists. */
 bool context_is(const struct context *context);
 bool context_has_id(const struct context *context,
-		    uint64_t id); /* the very one, not another at its address */
-/* Look at the notifier; set and return the sticky error. */
+		    uint64_t id); /* and is not a new one at the same address */
+/* Read the notifier; set and return the sticky error. */
 CUresult context_check(struct context *context);
-void context_set_error(struct context *context, CUresult error); /* also without the lock */
-/* Write out what kernels have printed so far, to the program's stdout. After every synchronisation. */
+void context_set_error(struct context *context, CUresult error); /* needs no lock */
+/* Write the output of kernels to the program's stdout. Called after every synchronisation. */
 void context_print(struct context *context);
 CUresult context_synchronize(struct context *context);
 CUresult context_new(struct gpu *gpu, unsigned flags, struct context **context);
 CUresult context_new_primary(struct gpu *gpu, unsigned flags); /* gpu->primary */
 struct context *context_primary_place(struct gpu *gpu);	       /* NULL: out of memory */
-/* One beside it: the same address space, the same group and so the same faults, only those SMs (the caller keeps the
- * mask). For green contexts. Freed before its parent. */
+/* A context for a green context: it shares the address space, the channel group and thus the faults of its
+ * parent, and uses only these SMs (the caller owns the mask). Freed before its parent. */
 CUresult context_new_beside(struct context *parent, unsigned flags, const uint64_t *sms,
 			    struct context **context);
-/* Drops the error's consequences, not the error: waits for all work if there is none. */
+/* Waits for all work, unless the context has an error. */
 void context_free(struct context *context);
 
 /* ---- stream.c */
@@ -233,39 +238,41 @@ struct stream {
 	unsigned flags; /* CU_STREAM_NON_BLOCKING */
 	int priority;
 	uint64_t id;
-	bool is_null, is_per_thread, is_destroyed; /* destroyed: until the null stream need not wait for it */
-	struct capture *capture;		   /* not NULL: what is done here is recorded, not done */
-	const uint64_t *sms;			   /* mask, or NULL: all */
+	/* is_destroyed: kept until the null stream need not wait for it */
+	bool is_null, is_per_thread, is_destroyed;
+	struct capture *capture; /* not NULL: work is recorded, not submitted */
+	const uint64_t *sms;	 /* SM mask; NULL: all */
 	struct green *green;
-	int sync_policy, sync_domain; /* told back, not used */
-	uint64_t null_waited;	      /* how far of this stream's channel the null stream has waited for */
-	uint64_t waited_null;	      /* how far of the null stream's channel it has waited for */
-	struct stream *next;	      /* context::streams */
+	int sync_policy, sync_domain; /* stored and returned only */
+	uint64_t null_waited; /* fence value of this stream's channel that the null stream has waited for */
+	uint64_t waited_null; /* fence value of the null stream's channel that this stream has waited for */
+	struct stream *next;  /* context::streams */
 };
-/* The stream a handle means: 0 and CU_STREAM_LEGACY the null stream, CU_STREAM_PER_THREAD the thread's own. Handles
- * are looked up, never trusted. */
+/* The stream of a handle: 0 and CU_STREAM_LEGACY are the null stream, CU_STREAM_PER_THREAD is the thread's
+ * own stream. Checks the handle. */
 CUresult stream_find(CUstream handle, struct stream **stream);
-/* As a thread's default (set by the *_ptsz and *_ptds forms in generated wrappers around a call). */
+/* Handle 0 is the per-thread stream. The generated wrappers of the *_ptsz and *_ptds functions set it during
+ * a call. */
 extern _Thread_local bool default_is_per_thread;
 CUresult stream_new(struct context *context, unsigned flags, int priority, const uint64_t *sms,
 		    struct stream **stream);
 void stream_free(struct stream *stream);
-void stream_destroy(struct stream *stream); /* its work goes on; freed when that is done */
-/* Begin a submission on the stream's channel and first wait for what stream order asks for: the null stream waits for
- * all blocking streams of the context and they for it. Use instead of channel_begin. */
+void stream_destroy(struct stream *stream); /* its work continues; freed when that is done */
+/* Begin a submission on the stream's channel, and wait in stream order: the null stream waits for all
+ * blocking streams of the context, and they wait for it. Use this instead of channel_begin. */
 CUresult stream_begin(struct stream *stream, uint32_t words, uint32_t bytes);
 struct fence stream_end(struct stream *stream);
-struct fence stream_fence(struct stream *stream); /* of everything so far, with that order */
+struct fence stream_fence(struct stream *stream); /* of all work so far, including that order */
 CUresult stream_synchronize(struct stream *stream);
-/* A function to be called on the host when the stream gets there; what comes after waits until it has returned. Called
- * without the lock, on a thread of ours. */
+/* Call a function on the host in stream order; later work waits until it returns. Called without the lock, on
+ * a thread of the library. */
 CUresult stream_host(struct stream *stream, void (*function)(void *), void *argument);
-/* The same with the status that callbacks are told: called also if the context has an error. */
+/* The same with a status argument; also called if the context has an error. */
 CUresult stream_call_back(struct stream *stream, CUstreamCallback function, void *argument);
-void host_functions_forget(struct context *context); /* those that were not called yet never are */
+void host_functions_forget(struct context *context); /* functions not yet called are dropped */
 
-/* ---- op.c: everything a stream can be told to do. A public function makes one and calls stream_do: on a capturing
- * stream it becomes a node of the graph, otherwise it is submitted. A graph keeps ops in its nodes. */
+/* ---- op.c: all operations of a stream. A public function makes an op and calls stream_do: on a capturing
+ * stream the op becomes a node of the graph, otherwise it is submitted. A graph keeps ops in its nodes. */
 enum op_kind {
 	OP_EMPTY,
 	OP_KERNEL,
@@ -285,14 +292,13 @@ struct op_kernel {
 	struct function *function;
 	uint32_t grid[3], threads[3], dynamic_shared_bytes;
 	bool is_cooperative;
-	uint8_t *params; /* function's param_bytes of them, packed; owned by the op */
+	uint8_t *params; /* param_bytes of the function, packed; owned by the op */
 };
-/* Always in three dimensions; lines of `width` bytes. Host memory may be any. */
+/* Always three-dimensional; lines of `width` bytes. Any host memory is allowed. */
 struct op_copy {
 	uint64_t src, dst;
-	struct context *src_context, *dst_context; /* NULL: the stream's; for peer copies */
-	uint64_t src_pitch, dst_pitch, src_slice,
-		dst_slice; /* bytes from line to line, from plane to plane */
+	struct context *src_context, *dst_context;	     /* NULL: the stream's; for peer copies */
+	uint64_t src_pitch, dst_pitch, src_slice, dst_slice; /* bytes per line, bytes per plane */
 	uint64_t width, height, depth;
 };
 struct op_fill {
@@ -329,11 +335,11 @@ struct op {
 	};
 };
 CUresult op_clone(const struct op *from, struct op *to);
-void op_free(struct op *op);					/* what it owns */
+void op_free(struct op *op);					/* frees what the op owns */
 CUresult stream_do(struct stream *stream, const struct op *op); /* the caller keeps the op */
 CUresult op_submit(struct stream *stream, const struct op *op);
-/* Who submits what: launch.c, copy.c, copy.c, stream.c, event.c, event.c, pool_graph.c, pool.c, value.c,
- * graph_launch.c */
+/* Implemented, in order, in launch.c, copy.c, copy.c, stream.c, event.c, event.c, pool_graph.c, pool.c,
+ * value.c, graph_launch.c */
 CUresult op_submit_kernel(struct stream *stream, const struct op_kernel *kernel);
 CUresult op_submit_copy(struct stream *stream, const struct op_copy *copy);
 CUresult op_submit_fill(struct stream *stream, const struct op_fill *fill);
@@ -343,22 +349,26 @@ CUresult op_submit_alloc(struct stream *stream, const struct op_alloc *alloc);
 CUresult op_submit_free(struct stream *stream, const struct op_alloc *alloc);
 CUresult op_submit_values(struct stream *stream, const struct op_values *values);
 CUresult op_submit_graph(struct stream *stream, struct graph *graph);
-/* graph_capture.c: the stream is capturing: make a node of it. */
+/* graph_capture.c: add a node for an op of a capturing stream. */
 CUresult capture_op(struct stream *stream, const struct op *op);
-/* graph_capture.c: record and wait on events while capturing; *is_mine false: not a matter of capture, go on. */
+/* graph_capture.c: event records and waits during capture. *is_mine false: no capture is involved, the caller
+ * continues. */
 CUresult capture_record(struct stream *stream, struct event *event, bool *is_mine);
 CUresult capture_wait(struct stream *stream, struct event *event, bool *is_mine);
-/* An unsafe call (synchronisation, cudaMalloc and the like) while a capture that forbids it is under way: invalidates
- * it and returns CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; else 0. */
+/* Called by functions that are unsafe during capture (synchronisation, cudaMalloc and the like). If a capture
+ * forbids the call, invalidates the capture and returns CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; else returns
+ * 0. */
 CUresult capture_forbids(void);
-/* Waiting for or asking about this very stream: never while it captures, whatever the mode. Before capture_forbids. */
+/* A wait for or query of a stream is forbidden while it captures, in every mode. Call before
+ * capture_forbids. */
 CUresult capture_forbids_stream(struct stream *stream);
-CUresult capture_forbids_context(struct context *context); /* waiting for all its streams, likewise */
-/* Asking about an event, or waiting for it here: not one recorded in a capture. Before capture_forbids. */
+CUresult capture_forbids_context(struct context *context); /* a wait for all its streams, likewise */
+/* A query of or wait for an event that was recorded in a capture is forbidden. Call before
+ * capture_forbids. */
 CUresult capture_forbids_event(struct event *event);
-/* Work for a stream that does not capture (stream_do asks): the legacy stream would wait for those that do. */
+/* Called by stream_do for a stream that does not capture: the legacy stream would wait for those that do. */
 CUresult capture_forbids_implicit(struct stream *stream);
-/* They are about to go. */
+/* Called before an event or a stream is freed. */
 void capture_forget_event(struct event *event);
 void capture_forget_stream(struct stream *stream);
 /* graph.c: for op_clone and op_free of OP_GRAPH. */
@@ -369,19 +379,19 @@ void graph_free(struct graph *graph);
 struct event {
 	struct context *context;
 	unsigned flags;
-	struct fence fence;    /* of its last record; channel NULL: never recorded, which counts as done */
+	struct fence fence;    /* of the last record; channel NULL: never recorded, which counts as done */
 	uint64_t time_address; /* 16 bytes: payload, timestamp */
 	volatile uint64_t *time;
 	uint64_t sequence; /* payload of the last record */
-	unsigned uses;	   /* ops and graphs that keep it */
+	unsigned uses;	   /* ops and graphs that use it */
 	bool is_destroyed;
-	struct event *next, **place; /* event.c's list of all; what points to it there */
+	struct event *next, **place; /* list of all in event.c; the pointer to this entry */
 	struct capture *capture;     /* recorded in a capture … */
 	void *capture_mark;	     /* … with these dependencies (graph_capture.c) */
 };
-CUresult event_find(CUevent handle, struct event **event); /* looked up, never trusted */
-void event_keep(struct event *event);			   /* op_clone does */
-void event_drop(struct event *event);			   /* op_free does */
+CUresult event_find(CUevent handle, struct event **event); /* checks the handle */
+void event_keep(struct event *event);			   /* used by op_clone */
+void event_drop(struct event *event);			   /* used by op_free */
 void events_free(struct context *context);
 
 /* ---- module.c and function.c */
@@ -392,11 +402,11 @@ struct module {
 	struct ptx_module *ptx;
 	uint32_t code;	       /* handle */
 	uint64_t *variables;   /* addresses, in ptx_variable_at's order */
-	struct range *block;   /* where they lie, or NULL … */
-	struct range *managed; /* … and those that the host sees, unless they are a library\'s */
+	struct range *block;   /* their memory, or NULL … */
+	struct range *managed; /* … and that of managed variables, unless a library owns it */
 	uint32_t variable_count, function_count;
 	struct function *functions; /* of entries, in ptx_kernel_at's order */
-	struct library *library;    /* that it was made for, or NULL */
+	struct library *library;    /* owner, or NULL */
 	struct module *next;	    /* context::modules */
 };
 struct function { /* CUfunction */
@@ -406,50 +416,52 @@ struct function { /* CUfunction */
 	uint32_t max_dynamic_shared_bytes;
 	int carveout, cache_config;
 };
-/* From PTX text or any fatbin that holds PTX, by its first bytes. `length` 0: the image tells (PTX ends with NUL). */
+/* Load PTX text or a fatbin that holds PTX, detected by the first bytes. `length` 0: the image has its length
+ * (PTX ends with NUL). */
 CUresult module_load(struct context *context, const void *image, size_t length, unsigned option_count,
 		     CUjit_option *options, void **values, struct module **module);
 void module_free(struct module *module);
-/* A CUfunction, or a CUkernel (then that of the current context). */
+/* A CUfunction, or a CUkernel: then its function in the current context. */
 CUresult function_find(CUfunction handle, struct function **function);
 
-/* ---- memory.c and host.c: used by modules, too */
+/* ---- memory.c and host.c: also used by modules */
 CUresult memory_new_device(struct context *context, uint64_t bytes, struct range **range);
 CUresult memory_free_device(struct range *range);
-/* Host memory that the GPU sees at the same address. */
+/* Host memory that the GPU accesses at the same address. */
 CUresult memory_new_host(struct context *context, uint64_t bytes, enum range_kind kind, unsigned flags,
 			 struct range **range);
 CUresult memory_free_host(struct range *range);
-/* For context_new and context_free: memory that belongs to the GPU (pools, cuMemMap) is seen in a new context as well;
- * with a context goes all memory made in it, and its ranges: after its streams and modules, before its address space
- * and channels. */
+/* For context_new and context_free. memory_attach maps the memory of the GPU (pools, cuMemMap) into a new
+ * context. memory_detach frees all memory and ranges of a context: after its streams and modules, before its
+ * address space and channels. */
 CUresult memory_attach(struct context *context);
 void memory_detach(struct context *context);
-/* After every synchronisation: pools give back what they hold past their threshold. */
+/* Called after every synchronisation: pools release memory above their threshold. */
 void memory_settle(struct context *context);
 
-/* ---- copy_shape.c: what the public structure means, for graphs as well; its errors. */
+/* ---- copy_shape.c: convert the public structure, also for graphs */
 CUresult copy_from_3d(const CUDA_MEMCPY3D *shape, struct op_copy *copy);
 
-/* ---- pool_graph.c: memory of OP_ALLOC nodes. It has an address from when the node is made; memory is put there when
- * the node is first submitted, and stays until trimmed. Counted: once for the op it was made for, and by op_clone and
- * op_free of OP_ALLOC. */
+/* ---- pool_graph.c: memory of OP_ALLOC nodes. The address is assigned when the node is made; memory is
+ * mapped there at the first submission, and stays until it is trimmed. Reference counted: one reference of
+ * the op it was made for; op_clone and op_free of OP_ALLOC change the count. */
 CUresult graph_memory_new(struct context *context, uint64_t bytes, uint64_t *address);
 void graph_memory_keep(uint64_t address);
 void graph_memory_drop(uint64_t address);
-bool graph_memory_is_live(uint64_t address); /* allocated by a launch, and not freed since */
+bool graph_memory_is_live(uint64_t address); /* allocated by a launch, and not yet freed */
 
-/* ---- table.c: generated from names.txt and the signatures: every symbol by name */
+/* ---- table.c: generated from names.txt and the signatures: all symbols by name */
 struct entry {
 	const char *name; /* as exported: cuMemAlloc_v2 */
 	void *function;
-	bool is_missing; /* answers CUDA_ERROR_NOT_SUPPORTED */
+	bool is_missing; /* returns CUDA_ERROR_NOT_SUPPORTED */
 };
 const struct entry *entry_find(const char *name);
 
-/* ---- export.c: what the CUDA runtime asks for by uuid */
+/* ---- export.c: tables that the CUDA runtime requests by uuid */
 CUresult export_find(const CUuuid *id, const void **table);
-/* storage.c: before a context is freed, while it can still be asked about: what the runtime kept with it. */
+/* storage.c: call the runtime's destructors for a context. Called before the context is freed, while it is
+ * still valid. */
 void export_context_gone(struct context *context);
 
 #endif

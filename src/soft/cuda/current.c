@@ -1,5 +1,5 @@
-/* Which context is a thread's current one: the top of a stack of each thread. Entries know which context they mean by
- * its number, too: another may come to lie at the same address. */
+/* The current context of a thread: the top of a stack per thread. Entries also hold the id of the context,
+ * because another context can have the same address later. */
 #include "soft/cuda/current.h"
 
 enum { STACK_MAX = 64 };
@@ -16,7 +16,7 @@ static bool top_is_there(void)
 {
 	struct entry_of_stack *top = &stack.entries[stack.count - 1];
 
-	/* A primary context that has come again is the same one to whoever holds it. */
+	/* A primary context that was made again stays the current one. */
 	if (context_is(top->context) && top->context->is_primary)
 		top->id = top->context->id;
 	return context_has_id(top->context, top->id);
@@ -47,7 +47,7 @@ CUresult current_push(struct context *context)
 	return CUDA_SUCCESS;
 }
 
-/* What is popped is told even if it is gone. */
+/* Returns the popped context even if it is gone. */
 CUresult current_pop(struct context **context)
 {
 	if (!stack.count)
@@ -56,7 +56,7 @@ CUresult current_pop(struct context **context)
 	return CUDA_SUCCESS;
 }
 
-/* In place of the top one; NULL takes that away. */
+/* Replaces the top; NULL removes it. */
 CUresult current_set(struct context *context)
 {
 	if (stack.count)
@@ -64,9 +64,9 @@ CUresult current_set(struct context *context)
 	return context ? current_push(context) : CUDA_SUCCESS;
 }
 
-/* ---- the public functions */
+/* ---- public functions */
 
-/* A primary context may be made current before anybody claims it. */
+/* A primary context can be made current before it is retained. */
 static CUresult check_handle(CUcontext handle)
 {
 	for (unsigned i = 0; handle && i < port.gpu_count; i++)

@@ -1,4 +1,4 @@
-/* The public functions about devices: what the software GPU says it is. */
+/* Public functions: properties of devices. */
 #include "soft/cuda/core.h"
 
 #include <errno.h>
@@ -148,7 +148,7 @@ EXPORT CUresult cuDeviceGetProperties(CUdevprop *properties, CUdevice device)
 	LEAVE(result);
 }
 
-/* ---- where it sits: a made-up bus, one device on each */
+/* ---- location: an invented bus, one device on each */
 
 EXPORT CUresult cuDeviceGetPCIBusId(char *text, int room, CUdevice device)
 {
@@ -183,7 +183,7 @@ EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text)
 	LEAVE(result);
 }
 
-/* ---- among others: none sees another's memory; copies between them go through the library */
+/* ---- peers: no GPU accesses another's memory; the library copies between them */
 
 EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 {

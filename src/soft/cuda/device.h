@@ -1,4 +1,4 @@
-/* What device.c, device_attribute.c and primary.c share. */
+/* Shared by device.c, device_attribute.c and primary.c. */
 #ifndef BELFRY_SOFT_CUDA_DEVICE_H
 #define BELFRY_SOFT_CUDA_DEVICE_H
 
@@ -9,7 +9,7 @@ CUresult device_attribute(const struct gpu *gpu, CUdevice_attribute attribute, i
 
 static inline unsigned device_bus(const struct gpu *gpu)
 {
-	return gpu->minor + 1; /* as the driver's CARD_INFO has it */
+	return gpu->minor + 1; /* as in the driver's CARD_INFO */
 }
 
 #endif

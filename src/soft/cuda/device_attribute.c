@@ -1,5 +1,5 @@
-/* Attributes of the device: those of compute capability 9.0 in what programs compute with, less what is not there
- * (clusters, tensor maps, mipmaps, sharing between processes). What is not listed is 0. */
+/* Attributes of the device: those of compute capability 9.0, except for missing features (clusters, tensor
+ * maps, mipmaps, sharing between processes). Attributes that are not listed are 0. */
 #include "soft/cuda/device.h"
 
 #define A(name) [CU_DEVICE_ATTRIBUTE_##name]
@@ -24,7 +24,7 @@ static const int fixed[CU_DEVICE_ATTRIBUTE_MAX] = {
 	A(CAN_MAP_HOST_MEMORY) = 1,
 	A(COMPUTE_MODE) = CU_COMPUTEMODE_DEFAULT,
 	A(CONCURRENT_KERNELS) = 1,
-	A(MEMORY_CLOCK_RATE) = 1000000, /* kHz; nothing here depends on it */
+	A(MEMORY_CLOCK_RATE) = 1000000, /* kHz; not used */
 	A(GLOBAL_MEMORY_BUS_WIDTH) = 256,
 	A(L2_CACHE_SIZE) = 4 << 20,
 	A(MAX_THREADS_PER_MULTIPROCESSOR) = 2048,
@@ -43,7 +43,7 @@ static const int fixed[CU_DEVICE_ATTRIBUTE_MAX] = {
 	A(CONCURRENT_MANAGED_ACCESS) = 1,
 	A(COMPUTE_PREEMPTION_SUPPORTED) = 1,
 	A(CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM) = 1,
-	A(CAN_USE_STREAM_MEM_OPS_V1) = 0, /* of an interface that is no more */
+	A(CAN_USE_STREAM_MEM_OPS_V1) = 0, /* of a removed interface */
 	A(COOPERATIVE_LAUNCH) = 1,
 	A(MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) = PTX_SHARED_MAX_BYTES,
 	A(HOST_REGISTER_SUPPORTED) = 1,

@@ -1,4 +1,4 @@
-/* Names of error codes, and what they mean in a few words. */
+/* Names and descriptions of error codes. */
 #include "soft/cuda/core.h"
 
 static const struct {
@@ -113,7 +113,7 @@ static const struct {
 #undef ROW
 };
 
-/* The row, or -1. */
+/* The index, or -1. */
 static int find(CUresult code)
 {
 	for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++)

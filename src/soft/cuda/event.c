@@ -1,5 +1,5 @@
-/* Events: how far a stream has got, and when that was. The time is written by the GPU into 16 bytes of host memory
- * that an event keeps as long as such a write may still come. */
+/* Events: the progress of a stream, and its time. The GPU writes the time to 16 bytes of host memory, which
+ * the event keeps as long as a write can be pending. */
 #include <stdlib.h>
 
 #include "soft/cuda/event.h"
@@ -7,16 +7,16 @@
 
 enum { SLOT_BYTES = 16, SLOTS = SOFT_PAGE_BYTES / SLOT_BYTES };
 
-struct slots { /* a page of them */
+struct slots { /* one page */
 	struct context *context;
 	struct low low;
 	uint64_t used[SLOTS / 64];
 	struct slots *next;
 };
 static struct slots *all_slots;
-static struct event *all_events, *dying; /* dying: destroyed, with a time to come */
+static struct event *all_events, *dying; /* dying: destroyed, with a pending write of the time */
 
-/* ---- where times are written */
+/* ---- time slots */
 
 static bool page_take(struct slots *page, struct event *event)
 {
@@ -88,7 +88,7 @@ static void event_free(struct event *event)
 	free(event);
 }
 
-/* No time will be written for it any more. */
+/* True if no write of the time is pending. */
 static bool is_over(const struct event *event)
 {
 	const struct channel *channel = event->fence.channel;
@@ -105,7 +105,7 @@ static void free_dying(void)
 	}
 }
 
-/* ---- making and ending */
+/* ---- creation and destruction */
 
 CUresult event_new(struct context *context, unsigned flags, struct event **made)
 {
@@ -180,7 +180,8 @@ static void forget_slots(const struct context *context)
 	}
 }
 
-/* Its work is over: whatever was to be waited for is done. What graphs keep stays, as an empty shell. */
+/* The work of the context is done, so all waits for it are. Events that graphs use stay, without a
+ * context. */
 static void forget_in(struct event *list, const struct context *context)
 {
 	for (struct event *event = list, *next; event; event = next) {
@@ -232,7 +233,7 @@ CUresult op_submit_wait(struct stream *stream, struct event *event)
 
 	if (fence_is_done(fence) || fence.channel == stream->channel)
 		return CUDA_SUCCESS;
-	result = context_check(fence.channel->context); /* with an error it would never come */
+	result = context_check(fence.channel->context); /* after an error the fence is never completed */
 	if (!result)
 		result = stream_begin(stream, CHANNEL_WAIT_WORDS, 0);
 	if (result)

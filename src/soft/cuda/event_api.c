@@ -1,4 +1,4 @@
-/* The public functions about events. */
+/* Public functions: events. */
 #include "soft/cuda/event.h"
 
 static CUresult event_create(CUevent *handle, unsigned flags)
@@ -88,7 +88,7 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int f
 	LEAVE(stream_wait_event(stream, event, flags));
 }
 
-/* For questions about it: one recorded in a capture has no answer. */
+/* For queries: an event recorded in a capture cannot be queried. */
 static CUresult event_ask(CUevent handle, struct event **event)
 {
 	CUresult result = event_find(handle, event);
@@ -191,7 +191,8 @@ EXPORT CUresult cuEventDestroy(CUevent event)
 	return cuEventDestroy_v2(event);
 }
 
-/* All of the context so far: its null stream waits for every channel, and records. Channels stay while it lives. */
+/* Record all work of the context: its null stream waits for every channel, and records. Channels live as long
+ * as the context. */
 static CUresult record_all(struct context *context, struct event *event)
 {
 	struct stream *stream = context->null_stream;
@@ -222,7 +223,7 @@ static struct stream *next_stream(struct context *context, uint64_t after)
 	return found;
 }
 
-/* By their numbers: while one waits for room in its ring, others may go. */
+/* Iterates by id: streams can be freed while one waits for space in its ring. */
 static CUresult wait_all(struct context *context, struct event *event)
 {
 	struct stream *stream = next_stream(context, 0);

@@ -1,13 +1,14 @@
-/* cuGetExportTable: tables of functions that have no names, which the CUDA runtime (libcudart) asks for by number. What
- * is in which slot is known from the ZLUDA project (github.com/vosen/ZLUDA, dark_api); what of it libcudart 13.0 uses
- * is measured, see docs/software-gpu.md. A slot of unknown meaning answers CUDA_ERROR_NOT_SUPPORTED. */
+/* cuGetExportTable: tables of unnamed functions that the CUDA runtime (libcudart) requests by uuid. The
+ * meaning of the slots is known from the ZLUDA project (github.com/vosen/ZLUDA, dark_api). The slots that
+ * libcudart 13.0 uses were measured, see docs/software-gpu.md. Unknown slots return
+ * CUDA_ERROR_NOT_SUPPORTED. */
 #include <string.h>
 #include <unistd.h>
 
 #include "soft/cuda/export.h"
 #include "soft/cuda/image.h"
 
-#pragma GCC diagnostic ignored "-Wpedantic" /* functions in tables of objects, as the runtime wants them */
+#pragma GCC diagnostic ignored "-Wpedantic" /* the tables hold function pointers as object pointers */
 
 static CUresult unknown(void)
 {
@@ -34,7 +35,7 @@ static CUresult load_container(const void *image, CUmodule *module, void *a, voi
 	return a || b || c ? CUDA_ERROR_NOT_SUPPORTED : cuModuleLoadFatBinary(module, image);
 }
 
-/* The handle only: nobody claims it yet. */
+/* Returns the handle only, and does not retain the context. */
 static CUresult primary_context(CUcontext *context, CUdevice device)
 {
 	ENTER();
@@ -61,7 +62,7 @@ static const void *const runtime_table[RUNTIME_SLOTS] = {
 	(void *)succeed, /* load compilers */
 };
 
-/* For profilers, which are not there. */
+/* For profilers, which are not supported. */
 static const void *const thread_table[THREAD_SLOTS] = { (void *)sizeof(thread_table) };
 
 static uint32_t hook_flags[1024], hook_values[1024];

@@ -1,5 +1,5 @@
-/* cuGetExportTable of a build without the CUDA runtime's part (-Dlibcudart=false): there is no table. Programs of the
- * driver API run; libcudart does not start. */
+/* cuGetExportTable of a build without support for the CUDA runtime (-Dlibcudart=false): there are no tables.
+ * Programs of the driver API run; libcudart does not start. */
 #include "soft/cuda/core.h"
 
 CUresult export_find(const CUuuid *id, const void **table)

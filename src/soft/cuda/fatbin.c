@@ -1,4 +1,4 @@
-/* Walking through a fat binary, and unpacking what it holds. */
+/* Iterate over a fat binary, and decompress its entries. */
 #include <errno.h>
 #include <lz4.h>
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "base/own.h"
 #include "soft/cuda/fatbin.h"
 
-/* Of the header: magic 0 (4), version 4 (2), own size 6 (2), bytes that follow it 8 (8).
- * Of an entry: kind 0 (2), version 2 (2), own size 4 (4), padded data 8 (8), compressed bytes 16 (4), target 28 (4),
- * flags 40 (8), uncompressed bytes 56 (8). */
+/* Header: magic 0 (4), version 4 (2), own size 6 (2), bytes that follow it 8 (8). Entry: kind 0 (2), version
+ * 2 (2), own size 4 (4), padded data 8 (8), compressed bytes 16 (4), target 28 (4), flags 40 (8),
+ * uncompressed bytes 56 (8). */
 enum {
 	HEADER_VERSION = 1,
 	ENTRY_VERSION = 0x101,

@@ -1,4 +1,4 @@
-/* Waiting for channels: by the GPU of another context, and here. */
+/* Waits for channels: by the GPU in another context, and by the CPU. */
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -10,7 +10,7 @@
 
 enum { SPIN_NS = 5000, SLEEP_NS = 5000000 };
 
-/* ---- shown to other address spaces */
+/* ---- mappings in other address spaces */
 
 CUresult channel_show(struct channel *channel, struct context *to)
 {
@@ -50,7 +50,7 @@ void channel_hide(struct channel *channel)
 	state->shown = NULL;
 }
 
-/* The context's address space is about to go, and with it what was mapped there. */
+/* The address space of the context is about to be freed, with all mappings in it. */
 void channels_hide_from(struct context *context)
 {
 	for (struct context *c = all_contexts; c; c = c->next)
@@ -65,7 +65,7 @@ void channels_hide_from(struct context *context)
 			}
 }
 
-/* ---- waiting here */
+/* ---- waits by the CPU */
 
 bool fence_is_done(struct fence fence)
 {
@@ -81,8 +81,8 @@ static bool is_over(const struct fence *fence)
 	       __atomic_load_n(&context->is_gone, __ATOMIC_RELAXED);
 }
 
-/* The GPU wakes whoever waits on the low word after it has written it. The sleep ends by itself now and then, because
- * an error, or the driver's death, wakes nobody. */
+/* After each write, the GPU wakes the waiters on the low word. The timeout is needed because an error or the
+ * death of the driver wakes no waiter. */
 static void sleep_on(const struct fence *fence, uint64_t seen)
 {
 	struct timespec time = { .tv_nsec = SLEEP_NS };
@@ -91,7 +91,7 @@ static void sleep_on(const struct fence *fence, uint64_t seen)
 		NULL, 0);
 }
 
-/* What is waited for may itself wait for another context, which has failed and which nobody asks. */
+/* The awaited work may wait for another context that has failed, and whose error no other thread reads. */
 static void look_around(void)
 {
 	api_lock();
@@ -132,7 +132,7 @@ CUresult fence_wait(struct fence fence)
 	context = fence.channel->context;
 	api_lock();
 	if (!is_over(&fence)) {
-		context->waiters++; /* context_free leaves it alone until we have left */
+		context->waiters++; /* context_free waits until this is 0 */
 		held = api_pause();
 		wait_unlocked(&fence);
 		api_resume(held);

@@ -1,11 +1,11 @@
-/* Functions of modules: what a kernel needs, and the few things that can be set. */
+/* Functions of modules: the resources of a kernel, and its attributes. */
 #include <string.h>
 
 #include "soft/cuda/module.h"
 
 enum {
 	BINARY_VERSION = 90,
-	DYNAMIC_SHARED_DEFAULT_BYTES = 48 << 10, /* with the static part; more must be asked for */
+	DYNAMIC_SHARED_DEFAULT_BYTES = 48 << 10, /* with the static part; more needs the attribute */
 	SM_REGISTERS = 65536,
 };
 
@@ -40,7 +40,7 @@ static uint64_t const_bytes(const struct ptx_module *ptx)
 	return bytes;
 }
 
-/* As many as its registers allow: they are handed out by warps, in pieces of 256. */
+/* The limit of threads by registers, which are allocated per warp, in units of 256. */
 static uint32_t max_threads(const struct ptx_kernel *kernel)
 {
 	uint32_t warp_registers = (kernel->register_count * 32 + 255) / 256 * 256;
@@ -115,7 +115,7 @@ CUresult function_set_attribute(struct function *function, CUfunction_attribute 
 	case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
 	case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
 	case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-		return value ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS; /* there are no clusters here */
+		return value ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS; /* clusters are not supported */
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}
@@ -224,7 +224,7 @@ EXPORT CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
 	LEAVE(result);
 }
 
-/* There are no banks to configure, as on every GPU of today. */
+/* Shared memory banks are not configurable, as on current GPUs. */
 EXPORT CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config)
 {
 	struct function *function;

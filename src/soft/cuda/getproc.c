@@ -1,11 +1,11 @@
-/* cuGetProcAddress: a program asks for a function by its base name and the CUDA version it was compiled against. */
+/* cuGetProcAddress: look up a function by its base name and the CUDA version of the program. */
 #include <string.h>
 
 #include "soft/cuda/core.h"
 #include "soft/cuda/getproc.h"
 
-/* What follows the base name: nothing or _vN, then nothing or _ptsz or _ptds. A name with such an end is no base name,
- * and is not found (measured on driver 580). */
+/* A base name is followed by nothing or _vN, then by nothing, _ptsz or _ptds. A name with such a suffix is
+ * not a base name, and is not found (measured on driver 580). */
 static bool is_form_of(const char *name, const char *base, bool is_per_thread)
 {
 	size_t length = strcspn(name, "_");
@@ -64,7 +64,7 @@ static bool are_valid(const char *symbol, void **pfn, int version, cuuint64_t fl
 		flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
 }
 
-/* What is not found is told by the status alone; the first version had none. */
+/* The status alone says that a symbol is not found; the first version has no status. */
 EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
 				    CUdriverProcAddressQueryResult *status)
 {

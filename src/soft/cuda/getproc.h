@@ -1,4 +1,4 @@
-/* Which symbol a base name means as of a CUDA version. */
+/* The symbol for a base name in a CUDA version. */
 #ifndef BELFRY_SOFT_CUDA_GETPROC_H
 #define BELFRY_SOFT_CUDA_GETPROC_H
 
@@ -12,7 +12,7 @@ struct proc_version {
 extern const struct proc_version proc_versions[]; /* versions.c */
 extern const size_t proc_version_count;
 
-/* The newest form of `base` that `version` has, NULL if none; *is_known tells whether a newer version has one. */
+/* The newest form of `base` in `version`; NULL: none. *is_known is set if a newer version has one. */
 const char *proc_name(const char *base, int version, bool is_per_thread, bool *is_known);
 
 #endif

@@ -1,4 +1,4 @@
-/* Graphs: making, copying and destroying them, their nodes and edges. */
+/* Graphs, nodes and edges: create, copy, destroy. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -184,7 +184,7 @@ static CUresult node_copy(const struct node *from, struct graph *graph)
 
 	if (op.kind == OP_KERNEL && !node_has_function(from))
 		return CUDA_ERROR_INVALID_HANDLE;
-	if (op.kind == OP_GRAPH) /* op_clone would refuse memory nodes in it */
+	if (op.kind == OP_GRAPH) /* op_clone refuses memory nodes in a child */
 		result = graph_copy(from->op.child, &op.child);
 	else
 		result = op_clone(&from->op, &op);
@@ -262,7 +262,7 @@ EXPORT CUresult cuGraphDestroy(CUgraph handle)
 
 	ENTER();
 	result = graph_find(handle, &graph);
-	if (!result && graph->parent) /* a child is its node's */
+	if (!result && graph->parent) /* the node owns a child */
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result && graph->capture)
 		result = CUDA_ERROR_ILLEGAL_STATE;

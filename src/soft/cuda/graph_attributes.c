@@ -1,5 +1,5 @@
-/* Attributes of kernel nodes. One of them means something here, whether the launch is cooperative; the others are kept
- * and told back. */
+/* Attributes of kernel nodes. Only the cooperative attribute has an effect; the others are stored and
+ * returned. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,10 +57,10 @@ CUresult node_set_attribute(struct node *node, CUlaunchAttributeID id, const CUl
 			return CUDA_ERROR_INVALID_VALUE;
 		node->op.kernel.is_cooperative = value->cooperative;
 		return CUDA_SUCCESS;
-	case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: /* no clusters: blocks of one another's shared memory */
+	case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: /* no clusters: no access to the shared memory of other blocks */
 		cluster = value->clusterDim.x * value->clusterDim.y * value->clusterDim.z;
 		return cluster > 1 ? CUDA_ERROR_NOT_SUPPORTED : attribute_keep(node, id, value);
-	case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: /* by kernels: they cannot here */
+	case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: /* updates by kernels are not supported */
 		return value->deviceUpdatableKernelNode.deviceUpdatable ? CUDA_ERROR_NOT_SUPPORTED
 									: CUDA_SUCCESS;
 	default:

@@ -1,6 +1,6 @@
-/* Capture: what is told to some streams becomes a graph. A capture begins in one stream; other streams come in by
- * waiting for an event recorded in it, and must be joined the same way before it ends. What errors come when, and which
- * make the capture invalid, is as measured with driver 580 on an H200. */
+/* Capture: the work of some streams becomes a graph. A capture begins in one stream. Other streams join by
+ * waiting for an event recorded in it, and must be joined back in the same way before it ends. The errors,
+ * and which of them invalidate the capture, were measured with driver 580 on an H200. */
 #include "soft/cuda/graph_capture.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static CUresult tail_join(struct tail *tail, const struct tail *other)
 	return result;
 }
 
-/* ---- beginning and ending */
+/* ---- begin and end */
 
 static CUresult add_member(struct capture *capture, struct stream *stream, struct member **member)
 {
@@ -111,7 +111,7 @@ CUresult capture_begin(struct stream *stream, struct graph *graph, CUstreamCaptu
 	return CUDA_SUCCESS;
 }
 
-/* When it is over and no event names it. */
+/* Free the capture when it has ended and no event refers to it. */
 static void capture_reap(struct capture *capture)
 {
 	if (!capture->graph && !capture->event_count)
@@ -140,7 +140,7 @@ struct graph *capture_end(struct capture *capture)
 	return graph;
 }
 
-/* Everything that any stream of it has done lies before what its first stream does next. */
+/* Whether all nodes of the capture precede the next node of its first stream. */
 bool capture_is_joined(const struct capture *capture)
 {
 	const struct graph *graph = capture->graph;
@@ -151,7 +151,7 @@ bool capture_is_joined(const struct capture *capture)
 		return false;
 	for (size_t i = 0; i < origin->tail.count; i++)
 		is_before[((struct node *)origin->tail.nodes[i])->index] = true;
-	do { /* edges mostly lead to newer nodes: backwards, once is enough */
+	do { /* most edges lead to newer nodes: backwards, one pass is usually enough */
 		has_grown = false;
 		for (size_t i = graph->edge_count; i-- > 0;) {
 			const struct edge *edge = &graph->edges[i];
@@ -168,7 +168,7 @@ bool capture_is_joined(const struct capture *capture)
 	return is_joined;
 }
 
-/* ---- what streams are told */
+/* ---- operations of streams */
 
 static CUresult add_op(struct capture *capture, struct stream *stream, const struct op *op)
 {
@@ -248,7 +248,7 @@ CUresult capture_record(struct stream *stream, struct event *event, bool *is_min
 	return CUDA_SUCCESS;
 }
 
-/* For an event of this capture: the stream comes in, if it is not in it yet. */
+/* For a wait for an event of this capture: the stream joins the capture if it is not a member. */
 static CUresult join_stream(struct capture *capture, struct stream *stream, const struct tail *mark)
 {
 	struct member *member = capture_member(capture, stream);
@@ -291,7 +291,8 @@ CUresult capture_wait(struct stream *stream, struct event *event, bool *is_mine)
 	return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 }
 
-/* With the stream in which it began goes the capture; work of another stays, and cannot be joined any more. */
+/* The capture ends with the stream in which it began. The work of another destroyed stream stays, and can no
+ * longer be joined. */
 void capture_forget_stream(struct stream *stream)
 {
 	struct capture *capture = stream->capture;
@@ -311,7 +312,7 @@ void capture_forget_stream(struct stream *stream)
 		graph_free(graph);
 }
 
-/* ---- what is forbidden meanwhile */
+/* ---- calls that are forbidden during capture */
 
 static bool is_forbidden_by(const struct capture *capture)
 {

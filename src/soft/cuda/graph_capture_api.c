@@ -1,4 +1,4 @@
-/* The public functions about capture. */
+/* Public functions: capture. */
 #include "soft/cuda/graph_capture.h"
 
 static bool is_mode(CUstreamCaptureMode mode)
@@ -69,7 +69,7 @@ EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph_handl
 	LEAVE(result);
 }
 
-/* Why it fails to become a graph; the capture is over all the same. */
+/* The error that prevents a graph; the capture ends anyway. */
 static CUresult find_fault(const struct capture *capture)
 {
 	if (capture->is_invalid)
@@ -109,7 +109,7 @@ EXPORT CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph_out)
 	return objects_leave(result);
 }
 
-/* Asking changes nothing, even for the legacy stream. */
+/* A query changes nothing, even for the legacy stream. */
 static CUresult find_status(CUstream handle, CUstreamCaptureStatus *status, struct stream **stream)
 {
 	struct capture *capture;
@@ -224,7 +224,7 @@ static CUresult update(CUstream handle, const CUgraphNode *nodes, const CUgraphE
 	if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) {
 		struct tail new = { 0 };
 
-		/* The program may have given us the very list that it asked for. */
+		/* `nodes` may be the list that the program got from a query: build the new tail first. */
 		result = set_tail(&new, nodes, data, count);
 		tail_clear(result ? &new : tail);
 		if (!result)

@@ -1,4 +1,4 @@
-/* cuGraphDebugDotPrint: a graph as a file for Graphviz. */
+/* cuGraphDebugDotPrint: write a graph as a Graphviz file. */
 #include <inttypes.h>
 #include <stdio.h>
 

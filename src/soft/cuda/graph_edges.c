@@ -1,13 +1,13 @@
-/* Edges: asking for nodes and edges, adding and removing edges. */
+/* Nodes and edges: query, add and remove. */
 #include "soft/cuda/graph.h"
 
-/* Answers of the API: an array with room for *room entries (NULL: only the count is wanted), of which as many as there
- * are get filled; the rest is cleared. */
+/* Results of queries: an array with room for *room entries (NULL: only the count is wanted). The entries are
+ * filled in; the rest is cleared. */
 struct answer {
 	CUgraphNode *from, *to;
 	CUgraphEdgeData *data;
 	size_t room, count;
-	bool has_data; /* an edge has some, whether asked for or not */
+	bool has_data; /* an edge has data, requested or not */
 };
 
 static void answer_add(struct answer *answer, struct node *from, struct node *to, const CUgraphEdgeData *data)
@@ -25,7 +25,7 @@ static void answer_add(struct answer *answer, struct node *from, struct node *to
 	answer->count++;
 }
 
-/* Without an array the count alone was asked for. */
+/* Without an array, only the count is returned. */
 static CUresult answer_end(struct answer *answer, size_t *count, bool is_counting)
 {
 	if (is_counting) {
@@ -156,7 +156,7 @@ EXPORT CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *depe
 	return get_neighbours(node, false, dependentNodes, NULL, numDependentNodes);
 }
 
-/* A cycle is found when the graph is instantiated, as in CUDA (measured: driver 580). */
+/* Cycles are detected at instantiation, as in CUDA (measured: driver 580). */
 static CUresult add_dependency(struct graph *graph, CUgraphNode from, CUgraphNode to,
 			       const CUgraphEdgeData *data)
 {
@@ -171,7 +171,7 @@ static CUresult add_dependency(struct graph *graph, CUgraphNode from, CUgraphNod
 	return graph_add_edge(graph, (struct node *)from, (struct node *)to, data);
 }
 
-/* All or none. */
+/* Adds all or none. */
 static CUresult add_dependencies(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
 				 const CUgraphEdgeData *data, size_t count)
 {

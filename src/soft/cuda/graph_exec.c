@@ -1,12 +1,12 @@
-/* Execs: a copy of a graph, flattened (children's nodes among the others, between two empty steps of their own) and put
- * in order. */
+/* Execs: a copy of a graph, flattened and ordered. The nodes of a child become steps between two empty
+ * steps. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "soft/cuda/graph.h"
 
-/* Branches of one context that run side by side; each is a channel. */
+/* The limit of concurrent branches per context; each is a channel. */
 enum { LANES_MAX = 4, FLAGS_KNOWN = 0xf };
 
 struct flat {
@@ -29,7 +29,7 @@ static void count_steps(const struct graph *graph, uint64_t *steps, uint64_t *ed
 	}
 }
 
-/* Steps of one context share a place. The first context that comes, or none, is place 0. */
+/* Steps of one context share a place. Place 0 is for the first context, or for nodes without a context. */
 static uint32_t place_of(struct exec *exec, struct context *context)
 {
 	if (!context)
@@ -60,7 +60,7 @@ static void add_edge(struct flat *flat, uint32_t from, uint32_t to)
 	flat->edges[flat->edge_count++] = (struct order_edge){ from, to };
 }
 
-/* `begin` and `end` of each node, its steps: the same but for children. */
+/* The first and the last step of a node; they differ only for children. */
 struct span {
 	uint32_t begin, end;
 };
@@ -75,7 +75,7 @@ static bool flatten_child(struct flat *flat, const struct graph *child, struct s
 	return flatten(flat, child, span->begin, span->end);
 }
 
-/* All of it after `begin` and before `end`, if these are steps. */
+/* Add all steps of a graph, after `begin` and before `end` unless these are ORDER_NONE. */
 static bool flatten(struct flat *flat, const struct graph *graph, uint32_t begin, uint32_t end)
 {
 	struct span *spans = calloc(graph->node_count ? graph->node_count : 1, sizeof(*spans));
@@ -137,7 +137,7 @@ static void collect_nodes(struct exec *exec, const struct graph *graph)
 	}
 }
 
-/* The cycle's node as the program knows it. */
+/* Report the node of the cycle in the original graph. */
 static void tell_cycle(const struct exec *exec, uint32_t bad, CUDA_GRAPH_INSTANTIATE_PARAMS *why)
 {
 	uint64_t origin = bad < exec->order.count && exec->nodes[bad] ? exec->nodes[bad]->origin : 0;
@@ -176,7 +176,7 @@ static CUresult exec_check(const struct graph *graph, uint64_t flags, CUDA_GRAPH
 {
 	if (flags & ~(uint64_t)FLAGS_KNOWN)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) { /* kernels cannot launch graphs here */
+	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) { /* kernels cannot launch graphs */
 		why->result_out = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
 		why->hErrNode_out = graph->node_count ? (CUgraphNode)graph->nodes[0] : NULL;
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -222,7 +222,8 @@ struct fence exec_done(const struct exec *exec)
 	return exec->done;
 }
 
-/* What launches under way use is kept until they are done: user objects and memory. All else they have copies of. */
+/* User objects and memory are kept until launches that use them are done. A launch has copies of everything
+ * else. */
 void exec_free(struct exec *exec)
 {
 	struct graph *made_of = exec->made_of;

@@ -1,7 +1,7 @@
-/* Instantiating, launching and destroying graphs. */
+/* Public functions: instantiate, launch and destroy graphs. */
 #include "soft/cuda/graph.h"
 
-/* There is nothing to upload: commands are written when a graph is launched. */
+/* Upload does nothing: commands are written at launch. */
 static CUresult check_upload(const CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
 	struct stream *stream;
@@ -36,7 +36,7 @@ EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
 
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
-	/* UPLOAD names a stream; without one it is the legacy stream, which is there. */
+	/* UPLOAD uses hUploadStream; NULL is the legacy stream, which is valid. */
 	CUDA_GRAPH_INSTANTIATE_PARAMS params = { .flags = flags };
 
 	return instantiate(exec, graph, &params);
@@ -102,7 +102,7 @@ EXPORT CUresult cuGraphUpload(CUgraphExec handle, CUstream stream_handle)
 	LEAVE(result);
 }
 
-/* Not in a capture, whatever its mode (measured: driver 580); a child graph node is the way. */
+/* Forbidden during capture in every mode (measured: driver 580); a child graph node replaces it. */
 EXPORT CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle)
 {
 	struct stream *stream;

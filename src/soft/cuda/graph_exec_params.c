@@ -1,7 +1,8 @@
-/* Changing single nodes of an exec; the graph that it was made of stays as it is. Every form ends in exec_set. */
+/* Public functions: change single nodes of an exec; the original graph is unchanged. All of them use
+ * exec_set. */
 #include "soft/cuda/graph.h"
 
-/* Of children, the nodes are changed, not the child: steps refer to them. */
+/* The nodes of the child are changed, not the child itself: steps refer to the nodes. */
 static CUresult set_child(struct node *node, CUgraph handle)
 {
 	CUgraphExecUpdateResultInfo info;
@@ -11,7 +12,7 @@ static CUresult set_child(struct node *node, CUgraph handle)
 	return result ? result : update_graph(node->op.child, graph, &info);
 }
 
-/* Of copies by lines, not even the addresses can be changed. */
+/* A copy in two or three dimensions cannot be changed, not even its addresses. */
 static bool may_set_copy(const struct op *old, const struct op *new)
 {
 	const struct op_copy *a = &old->copy, *b = &new->copy;
@@ -156,7 +157,7 @@ EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode
 	return exec_set(exec, node, &params);
 }
 
-/* Kernels, copies and fills can be left out of launches. */
+/* Only kernels, copies and fills can be disabled. */
 static CUresult find_optional(CUgraphExec exec_handle, CUgraphNode handle, struct node **node)
 {
 	struct exec *exec;

@@ -1,14 +1,15 @@
-/* Lanes: streams of our own, on which branches of graphs run beside the stream of the launch. A launch gets lanes that
- * it had last time, or idle ones: behind another graph's unfinished branch, one could wait for ever. */
+/* Lanes: internal streams, on which branches of graphs run concurrently with the stream of the launch. A
+ * launch gets the lanes of the previous launch of the exec, or idle lanes: after an unfinished branch of
+ * another graph, a branch could wait forever. */
 #include <stdlib.h>
 
 #include "soft/cuda/graph.h"
 
 struct lane {
-	struct stream *stream; /* the context's, which frees it */
+	struct stream *stream; /* owned by the context */
 	struct context *context;
 	uint64_t context_id;
-	const struct exec *user; /* last one; NULL: it is no more */
+	const struct exec *user; /* the last one; NULL: freed */
 	bool is_taken;
 	struct lane *next;
 };

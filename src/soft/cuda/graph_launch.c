@@ -1,6 +1,6 @@
-/* Launching execs. Steps are submitted in an order in which everything comes after what it needs, so whatever a
- * submission waits for has been submitted. Lane 0 is the stream of the launch if it is in the right context, the others
- * are our own; the stream waits for all of them in the end. */
+/* Launch execs. Steps are submitted in topological order, so that a submission waits only for earlier ones.
+ * Lane 0 is the stream of the launch if its context is right; the others are internal streams. The stream
+ * waits for all lanes at the end. */
 #include <stdlib.h>
 
 #include "soft/cuda/graph.h"
@@ -10,8 +10,8 @@ struct launch {
 	struct exec *exec;
 	struct stream *stream;
 	struct stream **lanes;
-	bool *has_begun;    /* each lane: has waited for `start` */
-	struct fence start; /* what the stream was told before */
+	bool *has_begun;    /* of each lane: it has waited for `start` */
+	struct fence start; /* the work of the stream before the launch */
 };
 
 static struct fence fence_of(const struct stream *stream)
@@ -19,7 +19,7 @@ static struct fence fence_of(const struct stream *stream)
 	return (struct fence){ stream->channel, stream->channel->submitted };
 }
 
-/* Whatever was told to be waited for in between belongs into one submission. */
+/* All waits go into one submission. */
 static CUresult wait_for(struct stream *stream, const struct fence *fences, uint32_t count)
 {
 	uint32_t left = 0;
@@ -86,7 +86,7 @@ static void give_lanes_back(struct launch *launch)
 			lane_give_back(launch->lanes[i]);
 }
 
-/* A launch comes after the last one of the same exec, whatever its stream. */
+/* A launch runs after the previous launch of the same exec, in whatever stream. */
 static CUresult launch_begin(struct launch *launch)
 {
 	struct fence last = exec_done(launch->exec);
@@ -133,7 +133,8 @@ static CUresult launch_step(struct launch *launch, uint32_t index)
 	return result;
 }
 
-/* The stream waits for the others: for what lane 0 has not waited for already. After an error, for all of them. */
+/* The stream waits for the ends of the other lanes that lane 0 has not waited for. After an error, it waits
+ * for all. */
 static CUresult launch_end(struct launch *launch, bool has_failed)
 {
 	struct order *order = &launch->exec->order;
@@ -152,7 +153,7 @@ static CUresult launch_end(struct launch *launch, bool has_failed)
 	return result;
 }
 
-/* Memory that the last launch left allocated is freed first, where the exec was made so. */
+/* With AUTO_FREE_ON_LAUNCH, memory left allocated by the previous launch is freed first. */
 static CUresult check_memory(const struct exec *exec, struct stream *stream)
 {
 	bool is_freeing = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
@@ -168,7 +169,7 @@ static CUresult check_memory(const struct exec *exec, struct stream *stream)
 	return result;
 }
 
-/* A cooperative grid must fit the SMs that it will run on: not known before. */
+/* A cooperative grid must fit on the SMs of its stream, which are only known at launch. */
 static CUresult check_cooperative(const struct launch *launch)
 {
 	const struct exec *exec = launch->exec;
@@ -218,7 +219,7 @@ CUresult exec_launch(struct exec *exec, struct stream *stream)
 	launch.lanes = calloc(exec->order.lane_count, sizeof(struct stream *));
 	launch.has_begun = calloc(exec->order.lane_count, sizeof(bool));
 	if (launch.lanes && launch.has_begun) {
-		exec->is_launching = true; /* the lock may be given up while there is no room */
+		exec->is_launching = true; /* the lock may be released while the ring is full */
 		result = launch_steps(&launch);
 		exec->is_launching = false;
 		exec->done = fence_of(stream);
@@ -232,7 +233,7 @@ CUresult exec_launch(struct exec *exec, struct stream *stream)
 	return result;
 }
 
-/* Of a graph that was never instantiated: a child that is launched by itself. */
+/* A child graph without an exec, launched in a stream. */
 CUresult op_submit_graph(struct stream *stream, struct graph *graph)
 {
 	CUDA_GRAPH_INSTANTIATE_PARAMS why;

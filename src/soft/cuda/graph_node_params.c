@@ -1,9 +1,9 @@
-/* Parameters of a graph's nodes: asking for them and changing them. Every form ends in node_get or node_set. */
+/* Public functions: get and set the parameters of nodes. All of them use node_get or node_set. */
 #include <string.h>
 
 #include "soft/cuda/graph.h"
 
-/* `out`: where the program wants it in the end. */
+/* `out`: the pointer that the program passed. */
 static CUresult node_get(CUgraphNode handle, CUgraphNodeType type, const void *out, CUgraphNodeParams *params)
 {
 	struct node *node;
@@ -114,7 +114,7 @@ EXPORT CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D *node
 	return result;
 }
 
-/* The context stays. */
+/* The context is unchanged. */
 EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D *nodeParams)
 {
 	CUgraphNodeParams params;
@@ -131,8 +131,9 @@ EXPORT CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PA
 	CUgraphNodeParams params;
 	CUresult result = node_get(node, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams, &params);
 
+	/* The newer structure begins with the older one. */
 	if (!result)
-		memcpy(nodeParams, &params.memset, sizeof(*nodeParams)); /* the newer begins with the older */
+		memcpy(nodeParams, &params.memset, sizeof(*nodeParams));
 	return result;
 }
 

@@ -1,4 +1,4 @@
-/* Adding nodes to graphs: every form ends in node_add. */
+/* Public functions: add nodes to graphs. All of them use node_add. */
 #include <stdlib.h>
 
 #include "soft/cuda/graph.h"
@@ -35,7 +35,7 @@ CUresult edges_check(const struct graph *graph, const CUgraphNode *handles, cons
 	return CUDA_SUCCESS;
 }
 
-/* Memory nodes may be in a child only if it came with them. */
+/* A child graph can have memory nodes only if they were in it when it was added. */
 static bool may_add(const struct graph *graph, const CUgraphNodeParams *params)
 {
 	bool is_memory = params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||

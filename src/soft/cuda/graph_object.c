@@ -1,4 +1,4 @@
-/* User objects: things of the program that live as long as graphs that use them. */
+/* User objects: objects of the program that live as long as the graphs that use them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ struct user_object { /* CUuserObject */
 	uint64_t uses;
 	struct user_object *next; /* doomed */
 };
-/* Those whose last use has gone; their destructors are called by objects_leave, without the lock. */
+/* Objects without references. objects_leave calls their destructors without the lock. */
 static struct user_object *doomed;
 
 static void object_put(struct user_object *object, unsigned count)
@@ -48,7 +48,7 @@ void objects_release(struct graph *graph)
 	graph->object_count = 0;
 }
 
-/* A copy of a graph has one reference to each. */
+/* A copy of a graph has one reference to each object. */
 CUresult objects_copy(const struct graph *from, struct graph *to)
 {
 	if (!from->object_count)
@@ -143,7 +143,7 @@ EXPORT CUresult cuUserObjectRelease(CUuserObject handle, unsigned int count)
 	return objects_leave(result);
 }
 
-/* With MOVE, the caller's references become the graph's. */
+/* MOVE transfers the caller's references to the graph. */
 EXPORT CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject handle, unsigned int count,
 					unsigned int flags)
 {

@@ -1,9 +1,10 @@
-/* The order in which an exec's steps run, and which may run side by side: each step gets a lane, and waits for steps of
- * other lanes where its edges ask for it and nothing else has seen to it yet.
+/* The order of the steps of an exec, and their concurrency. Each step gets a lane, and waits for steps of
+ * other lanes where its edges require a wait that no earlier wait implies.
  *
- * Time is counted in positions: how many steps of each lane are done. A clock is such a count for every lane. A step's
- * needs are a clock: all that comes before it. Following a lane whose steps are all among the needs costs nothing; else
- * a new lane is opened while there may be more, and the shortest one is taken when not. */
+ * Time is counted in positions: the number of steps of each lane that are done. A clock has such a count for
+ * every lane. The needs of a step are a clock: all steps that precede it. A step continues a lane if all
+ * steps of that lane are among its needs: this costs no wait. Otherwise it opens a new lane, or takes the
+ * shortest lane if no more lanes are allowed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,14 @@
 
 struct work {
 	struct order *order;
-	uint32_t *before, *before_at; /* steps before each: before[before_at[s]] to before_at[s + 1] */
-	uint32_t *after, *after_at;   /* likewise */
+	uint32_t *before, *before_at; /* predecessors of s: before_at[s] to before_at[s + 1] - 1 */
+	uint32_t *after, *after_at;   /* successors, likewise */
 	uint32_t lanes_max, lane_room;
-	uint32_t *needs;     /* a clock a step: all that is done when it may start */
-	uint32_t *positions; /* a step's, in its lane, from 1; 0: it is empty */
-	uint32_t *lengths;   /* a lane's */
-	uint32_t *seen;	     /* a clock a lane: what its steps so far have waited for */
-	uint32_t *step_at;   /* of lane and position: lane * count + position - 1 */
+	uint32_t *needs;     /* a clock per step: what is done when it starts */
+	uint32_t *positions; /* of a step in its lane, from 1; 0: an empty step */
+	uint32_t *lengths;   /* steps of each lane */
+	uint32_t *seen;	     /* a clock per lane: what its steps have waited for */
+	uint32_t *step_at;   /* step by lane and position: lane * count + position - 1 */
 	uint32_t wait_room;
 };
 
@@ -28,7 +29,7 @@ static uint32_t *numbers(size_t count)
 	return calloc(count ? count : 1, sizeof(uint32_t));
 }
 
-/* Lists of neighbours by counting. */
+/* Build adjacency lists by counting sort. */
 static bool sort_edges(uint32_t count, const struct order_edge *edges, uint32_t edge_count, bool is_forward,
 		       uint32_t **list, uint32_t **at)
 {
@@ -53,7 +54,7 @@ static bool sort_edges(uint32_t count, const struct order_edge *edges, uint32_t 
 	return true;
 }
 
-/* First come, first served: branches advance side by side. */
+/* A queue in breadth-first order, so that branches advance in turn. */
 static int make_sequence(struct work *work, uint32_t *bad)
 {
 	struct order *order = work->order;
@@ -148,8 +149,8 @@ static bool add_wait(struct work *work, uint32_t step)
 	return true;
 }
 
-/* Wait for what the step needs of other lanes, except what waiting for another of these brings with it: the latest in
- * the sequence first would be best; lane by lane is good enough and keeps it simple. */
+/* Add waits for what the step needs from other lanes, except what another of these waits implies. The order
+ * of the lanes affects how many waits are needed; lane by lane is simple and good enough. */
 static bool find_waits(struct work *work, uint32_t step, uint32_t own)
 {
 	struct order *order = work->order;
@@ -184,7 +185,7 @@ static bool place_step(struct work *work, uint32_t step)
 	order->steps[step].lane = lane;
 	if (!find_waits(work, step, lane))
 		return false;
-	/* All before it in its lane is done too, whether asked for or not. */
+	/* The step also runs after all earlier steps of its lane, whether it needs them or not. */
 	clock_join(work, needs_of(work, step), seen_by(work, lane));
 	needs_of(work, step)[lane] = work->lengths[lane];
 	work->step_at[(size_t)lane * order->count + work->lengths[lane]] = step;
@@ -193,7 +194,7 @@ static bool place_step(struct work *work, uint32_t step)
 	return true;
 }
 
-/* What lane 0 has to wait for at the end. */
+/* What lane 0 must wait for at the end. */
 static void find_ends(struct work *work)
 {
 	struct order *order = work->order;

@@ -1,4 +1,4 @@
-/* Parameters of nodes: from the API's structures to ops, and back. */
+/* Parameters of nodes: convert the API's structures to ops, and back. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ void params_set_kernel_v1(CUgraphNodeParams *params, const CUDA_KERNEL_NODE_PARA
 {
 	CUDA_KERNEL_NODE_PARAMS all = { 0 };
 
-	memcpy(&all, from, sizeof(*from)); /* the newer one begins with the older */
+	memcpy(&all, from, sizeof(*from)); /* the newer structure begins with the older one */
 	params_set_kernel(params, &all);
 }
 
@@ -72,8 +72,8 @@ static CUresult find_context(CUcontext handle, struct context **context)
 	return CUDA_SUCCESS;
 }
 
-/* A node runs in the function's context, or in the one asked for, or the current one, if that lies beside it: a green
- * context. */
+/* A node runs in the context of the function. If the requested or else the current context is a green context
+ * of it, the node runs there. */
 static void choose_context(CUcontext asked, struct context **context)
 {
 	struct context *home = context_home(*context), *other;
@@ -155,7 +155,7 @@ static CUresult event_to_op(CUevent handle, enum op_kind kind, struct op *op)
 	return op_clone(&borrowed, op);
 }
 
-/* Whether one graph lies in another, however deep, or is it. */
+/* Whether `inner` is `outer` or a descendant of it. */
 static bool graph_is_in(const struct graph *inner, const struct graph *outer)
 {
 	while (inner != outer && inner->parent)
@@ -202,7 +202,7 @@ static CUresult alloc_to_op(CUDA_MEM_ALLOC_NODE_PARAMS_v2 *params, struct op *op
 	return result;
 }
 
-/* Memory of an allocation node: of this graph, or of one that has been launched. */
+/* Whether the address is an allocation of this graph, or of a graph that has been launched. */
 static bool is_graph_memory(const struct graph *graph, CUdeviceptr address)
 {
 	const struct range *range = range_find(address);
@@ -337,7 +337,7 @@ static bool is_device_address(uint64_t address)
 	return range && range_is_device(range);
 }
 
-/* A captured copy: lines and planes as the op has them. */
+/* For a captured copy: lines and planes as in the op. */
 static void memcpy_from_op(const struct op_copy *op, CUDA_MEMCPY3D *copy)
 {
 	bool is_src_device = is_device_address(op->src), is_dst_device = is_device_address(op->dst);

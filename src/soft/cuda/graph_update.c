@@ -1,16 +1,17 @@
-/* Changing an exec without making it anew: one node, or all of them from a graph of the same shape.
+/* Update an exec: one node, or all nodes from a graph of the same topology.
  *
- * Nodes are paired from the ends: the ends of both graphs in their order, then the dependencies of paired nodes in the
- * order of their edges, as the API describes it. All is checked before anything is changed. */
+ * Nodes are paired from the ends: the end nodes of both graphs in order, then the dependencies of paired
+ * nodes in the order of their edges, as the API documents it. Everything is checked before anything is
+ * changed. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "soft/cuda/graph.h"
 #include "soft/cuda/memory.h"
 
-/* ---- what may become what */
+/* ---- allowed changes */
 
-/* Memory of one kind, on one GPU. */
+/* Whether both addresses are the same kind of memory, on the same GPU. */
 static bool is_like(uint64_t old_address, uint64_t address)
 {
 	const struct range *old = range_find(old_address), *new = range_find(address);
@@ -99,8 +100,8 @@ static CUgraphExecUpdateResult check_pair(const struct node *old, const struct n
 struct pairing {
 	const struct graph *old, *new;
 	struct node **partner; /* of each node of old, in new; NULL: none yet */
-	struct node **back;    /* and the other way round */
-	struct node **todo;    /* paired nodes of old whose dependencies are to be paired */
+	struct node **back;    /* of each node of new, in old */
+	struct node **todo;    /* paired nodes of old whose dependencies are not yet paired */
 	size_t todo_count;
 	CUgraphExecUpdateResultInfo *info;
 };
@@ -114,7 +115,7 @@ static bool pair_refuse(struct pairing *pairing, CUgraphExecUpdateResult result,
 	return false;
 }
 
-/* `below`: the node of new by which we came here, NULL: an end. */
+/* `below`: the node of new that depends on this one; NULL: an end node. */
 static bool pair_nodes(struct pairing *pairing, struct node *old, struct node *new, struct node *below)
 {
 	struct node *partner = pairing->partner[old->index];
@@ -156,7 +157,7 @@ static bool pair_dependencies(struct pairing *pairing, struct node *old)
 	}
 }
 
-/* Nodes on which nothing depends, in their order. */
+/* The next node without dependents, in order. */
 static struct node *next_end(const struct graph *graph, const bool *has_dependents, size_t *at)
 {
 	for (; *at < graph->node_count; ++*at)
@@ -200,15 +201,15 @@ static bool pair_all(struct pairing *pairing)
 		is_same = pair_dependencies(pairing, pairing->todo[i]);
 	free(old_inner);
 	free(new_inner);
-	/* A cycle in the new graph has no end that leads to it. */
+	/* No end node leads to a cycle in the new graph. */
 	if (is_same && pairing->todo_count < pairing->old->node_count)
 		return pair_refuse(pairing, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, NULL, NULL);
 	return is_same;
 }
 
-/* ---- applying */
+/* ---- application */
 
-/* Changes are collected for all of an exec, children's included, and then made. */
+/* The changes of an exec and its children are collected, then applied. */
 struct change {
 	struct node *node;
 	struct node *from;

@@ -1,4 +1,5 @@
-/* Green contexts: a context beside the primary one, of whose SMs its streams use a part. */
+/* Green contexts: contexts that share the address space of the primary context, and whose streams use some of
+ * its SMs. */
 #include "soft/cuda/green.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 struct green { /* CUgreenCtx */
 	struct sm_part part;
 	struct context *context;
-	uint64_t context_id; /* it goes with the primary one */
+	uint64_t context_id; /* the context is freed with the primary context */
 };
 
 static CUresult green_find(CUgreenCtx handle, struct green **green)
@@ -46,7 +47,7 @@ static CUresult green_new(struct context *primary, const struct sm_part *part, s
 	return CUDA_SUCCESS;
 }
 
-/* Keeps the primary context. */
+/* Retains the primary context. */
 EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *handle, CUdevResourceDesc desc, CUdevice device,
 				 unsigned int flags)
 {
@@ -136,7 +137,7 @@ EXPORT CUresult cuCtxGetDevResource(CUcontext handle, CUdevResource *resource, C
 	LEAVE(get_resource(context, resource, type));
 }
 
-/* All that its streams have been told so far: its null stream waits for them, and records. */
+/* Record all work of its streams: the null stream waits for them, and records. */
 static CUresult record(struct context *context, struct event *event)
 {
 	struct stream *null_stream = context->null_stream;

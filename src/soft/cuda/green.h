@@ -1,6 +1,6 @@
-/* green: parts of a GPU's SMs (device resources), and contexts beside the primary one whose streams run on those only.
- * Like on Hopper, a part has at least 8 SMs and a multiple of 8; on a GPU of fewer than 32 SMs, 2 and 2, so that there
- * is something to split. CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING makes it 2 anywhere. */
+/* green: sets of SMs (device resources), and contexts whose streams run only on such a set. As on Hopper, a
+ * part has at least 8 SMs, and a multiple of 8. On a GPU with fewer than 32 SMs the unit is 2, so that it can
+ * be split. With CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING the unit is always 2. */
 #ifndef BELFRY_SOFT_CUDA_GREEN_H
 #define BELFRY_SOFT_CUDA_GREEN_H
 
@@ -9,17 +9,17 @@
 enum { GREEN_WORDS = SOFT_SMS_MAX / 64 };
 
 struct sm_part {
-	uint32_t gpu;  /* its index */
-	bool is_split; /* came out of a split: not to be split again */
+	uint32_t gpu;  /* index */
+	bool is_split; /* the result of a split: cannot be split again */
 	uint64_t mask[GREEN_WORDS];
 };
 void sm_part_whole(const struct gpu *gpu, struct sm_part *part);
 unsigned sm_part_count(const struct sm_part *part);
-/* What the program holds: it carries the part in its private bytes. */
+/* Convert to and from the program's structure, whose private bytes hold the part. */
 void resource_put(const struct sm_part *part, CUdevResource *resource);
 CUresult resource_get(const CUdevResource *resource, struct sm_part *part);
 
-/* A CUdevResourceDesc. The API has no way to give one back, so equal ones are the same. */
+/* Make a CUdevResourceDesc. The API cannot free one, so equal parts share one. */
 CUresult desc_make(const struct sm_part *part, CUdevResourceDesc *handle);
 CUresult desc_find(CUdevResourceDesc handle, struct sm_part *part);
 

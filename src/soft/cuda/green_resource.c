@@ -1,4 +1,4 @@
-/* Device resources: sets of SMs as masks, splitting them, and descriptors made of them. */
+/* Device resources: sets of SMs as masks, their splitting, and descriptors. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ unsigned sm_part_count(const struct sm_part *part)
 	return count;
 }
 
-/* Takes the first `count` SMs out of a part. */
+/* Move the first `count` SMs of a part to another. */
 static void part_take(struct sm_part *from, unsigned count, struct sm_part *to)
 {
 	*to = (struct sm_part){ .gpu = from->gpu, .is_split = true };
@@ -52,7 +52,7 @@ static unsigned unit_of(const struct sm_part *part)
 	return port.gpus[part->gpu].shape.sm_count < SMALL_GPU ? SMALL_UNIT : UNIT;
 }
 
-/* ---- as the program holds them */
+/* ---- the program's structures */
 
 void resource_put(const struct sm_part *part, CUdevResource *resource)
 {
@@ -72,7 +72,7 @@ void resource_put(const struct sm_part *part, CUdevResource *resource)
 	resource->sm.smCoscheduledAlignment = unit_of(part);
 }
 
-/* The bytes come back from the program: no SM of it may be one that there is not. */
+/* The bytes come from the program: check that all SMs exist. */
 static bool is_possible(const struct sm_part *part)
 {
 	struct sm_part whole;
@@ -114,7 +114,7 @@ static CUresult split_plan(const struct sm_part *part, unsigned flags, unsigned 
 	if (least > total || part->is_split)
 		return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
 	split->size = least ? (least + unit - 1) / unit * unit : unit;
-	if (split->size > total) /* all of it, though no multiple */
+	if (split->size > total) /* the whole part, even if it is not a multiple */
 		split->size = total;
 	split->count = total / split->size;
 	return CUDA_SUCCESS;
@@ -218,7 +218,7 @@ CUresult desc_find(CUdevResourceDesc handle, struct sm_part *part)
 	return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Parts of one GPU that have no SM in common become one. */
+/* Join two disjoint parts of one GPU. */
 static CUresult part_join(struct sm_part *part, const struct sm_part *other)
 {
 	if (part->gpu != other->gpu)

@@ -1,4 +1,4 @@
-/* A hash table of addresses, open, at most half full. */
+/* A hash table of addresses, with open addressing, at most half full. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -15,7 +15,7 @@ static size_t home_of(const void *handle)
 	return (size_t)((uint64_t)(uintptr_t)handle * 0x9e3779b97f4a7c15ull >> 20) & (slot_count - 1);
 }
 
-/* Where it is, or where it would be. */
+/* The slot of the handle, or the free slot for it. */
 static struct slot *find(const void *handle)
 {
 	size_t at = home_of(handle);
@@ -63,7 +63,7 @@ void handle_remove(const void *handle)
 		return;
 	used_count--;
 	*at = (struct slot){ NULL, HANDLE_NONE };
-	/* What stands behind it may have been pushed there by it. */
+	/* Reinsert the following entries: a collision with this one may have displaced them. */
 	next = ((size_t)(at - slots) + 1) & (slot_count - 1);
 	for (; slots[next].handle; next = (next + 1) & (slot_count - 1)) {
 		struct slot moved = slots[next];

@@ -1,5 +1,5 @@
-/* Which modules, functions, libraries, kernels, link states, graphs and so on there are: what a program hands in is looked up here
- * before anything is read from it. Under the api lock. */
+/* All valid handles: modules, functions, libraries, kernels, link states, graphs and so on. A handle from the
+ * program is looked up here before it is dereferenced. Protected by the api lock. */
 #ifndef BELFRY_SOFT_CUDA_HANDLE_H
 #define BELFRY_SOFT_CUDA_HANDLE_H
 

@@ -1,4 +1,4 @@
-/* Blocks and spans. The list of spans is walked from the start: a block has few. */
+/* Blocks and spans. The list of spans is searched from the start: a block has few. */
 #include <stdlib.h>
 
 #include "soft/cuda/heap.h"
@@ -8,7 +8,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t to)
 	return (bytes + to - 1) / to * to;
 }
 
-/* A context beside another has that one's address space. */
+/* A green context uses the address space of its parent. */
 static bool is_seen_by(const struct gpu *gpu, const struct context *only, const struct context *context)
 {
 	if (context->parent)
@@ -90,13 +90,13 @@ fail:
 	return result;
 }
 
-/* Neighbours become one where one answer to "who may take it" holds for both. */
+/* Merge adjacent free spans with a fence of the same channel, or with none. */
 static void block_merge(struct heap_block *block)
 {
 	struct heap_span *span = block->spans;
 
 	if (!span)
-		return; /* there is always one */
+		return; /* cannot happen: a block has at least one span */
 	for (; span; span = span->next)
 		if (!span->is_used && span->fence.value && fence_is_done(span->fence))
 			span->fence = (struct fence){ 0 };
@@ -123,7 +123,7 @@ static bool block_is_empty(const struct heap_block *block)
 	return true;
 }
 
-/* The smallest that fits, so that large ones stay. */
+/* Best fit: the smallest span that is large enough. */
 static struct heap_span *heap_find(struct heap *heap, uint64_t bytes, const struct channel *channel)
 {
 	struct heap_span *best = NULL;
@@ -212,7 +212,7 @@ void heap_trim(struct heap *heap, uint64_t keep_bytes)
 	}
 }
 
-/* The lock is given up in a wait, and the lists may change: look from the start again. */
+/* A wait releases the lock and the lists can change: start again after each. */
 void heap_wait(struct heap *heap)
 {
 	for (;;) {

@@ -1,4 +1,4 @@
-/* Host memory that the GPU sees, at the same address on both sides. */
+/* Host memory that the GPU accesses at the same address. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -86,7 +86,7 @@ CUresult memory_free_host(struct range *range)
 	return port_free(was.gpu->device, was.memory);
 }
 
-/* Registered pages stay where they are and are the program's; only the GPU does not see them any more. */
+/* Registered pages stay and belong to the program; only the GPU's mapping is removed. */
 void host_detach(struct context *context)
 {
 	for (struct host_memory *memory = all_host_memory, *next; memory; memory = next) {
@@ -119,7 +119,7 @@ static CUresult host_alloc(void **at, size_t bytes, unsigned flags)
 		*at = NULL;
 		return CUDA_SUCCESS;
 	}
-	/* All host memory is seen by all contexts here, and told so. */
+	/* All contexts can access all host memory, and the flags say so. */
 	result = memory_new_host(context, bytes, RANGE_HOST, flags | CU_MEMHOSTALLOC_DEVICEMAP, &range);
 	if (!result)
 		*at = (void *)(uintptr_t)range->base;
@@ -158,7 +158,7 @@ static CUresult host_free(void *at)
 	if (result || range->kind != RANGE_HOST || range->base != (uintptr_t)at)
 		return CUDA_ERROR_INVALID_VALUE;
 	memory_wait(range);
-	result = host_find(at, &range); /* the lock was given up in the wait */
+	result = host_find(at, &range); /* the lock was released during the wait */
 	if (result || range->kind != RANGE_HOST)
 		return CUDA_ERROR_INVALID_VALUE;
 	return memory_free_host(range);

@@ -1,6 +1,6 @@
-/* Functions of the program that a stream calls. One thread calls them all, in whatever order streams get there; a
- * stream goes on when the function has returned: its channel waits for a word that is written here. The thread is made
- * when it is first needed and stays. */
+/* Host functions of streams. One thread calls them all, in the order in which they become ready. The stream's
+ * channel waits for a word that the thread writes when the function has returned. The thread is started on
+ * first use and never ends. */
 #include <linux/futex.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,16 +13,16 @@
 struct host_call {
 	struct context *context;
 	uint64_t context_id;
-	struct fence arrival; /* the stream has got there */
-	uint64_t word;	      /* what lets it go on */
+	struct fence arrival; /* the stream has reached the call */
+	uint64_t word;	      /* value that releases the stream */
 	void (*function)(void *);
 	CUstreamCallback callback;
-	CUstream handle; /* as the callback is told */
+	CUstream handle; /* argument of the callback */
 	void *argument;
 	struct host_call *next;
 };
 
-/* Guards the queue alone; taken with the api lock held, never the other way round. */
+/* Protects the queue only. Lock order: the api lock first. */
 static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t queue_grew = PTHREAD_COND_INITIALIZER;
 static struct host_call *queue;
@@ -36,7 +36,8 @@ static bool is_ready(const struct host_call *call)
 	       __atomic_load_n(&call->context->error, __ATOMIC_RELAXED);
 }
 
-/* The first that is ready: two streams may need each other's in another order than that of their making. */
+/* The first call that is ready: calls of different streams can become ready in another order than they were
+ * queued. */
 static struct host_call *take_ready(void)
 {
 	for (struct host_call **at = &queue, *call; (call = *at); at = &call->next)
@@ -66,7 +67,7 @@ static struct host_call *wait_ready(void)
 		if (is_ready(queue))
 			continue;
 		pthread_mutex_unlock(&queue_lock);
-		/* The memory may go away meanwhile; then this fails. */
+		/* If the memory is unmapped meanwhile, the call fails. */
 		syscall(SYS_futex, (uint32_t *)(uintptr_t)done, FUTEX_WAIT, seen, &time, NULL, 0);
 		pthread_mutex_lock(&queue_lock);
 	}
@@ -78,7 +79,8 @@ static void let_go_on(const struct host_call *call)
 {
 	struct channel *channel = call->arrival.channel;
 
-	/* The front end reads the word after the bell: what the function wrote comes before it. */
+	/* The front end reads the word after the doorbell. The release makes writes of the function visible
+	 * before it. */
 	__atomic_store_n((uint64_t *)(void *)(channel->state->low.at + HOST_WORD_AT), call->word,
 			 __ATOMIC_RELEASE);
 	channel_ring(channel);
@@ -112,7 +114,7 @@ static void *host_thread(void *unused)
 	return NULL;
 }
 
-/* With all signals blocked: the program's handlers run on its own threads. */
+/* All signals are blocked in the thread: the program's handlers run on its own threads. */
 static CUresult start_thread(void)
 {
 	sigset_t all, before;
@@ -144,7 +146,7 @@ static void enqueue(struct host_call *call)
 	pthread_mutex_unlock(&queue_lock);
 }
 
-/* Room for the wait, with nothing submitted between what the function comes after and the wait itself. */
+/* Begin the wait such that no work is submitted between `arrival` and the wait. */
 static CUresult begin_wait(struct stream *stream, struct fence *arrival)
 {
 	CUresult result;

@@ -1,4 +1,4 @@
-/* Finding the PTX in an image. */
+/* Find the PTX in an image. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +14,13 @@ enum { TARGET = 90, CANDIDATES_MAX = 32, PARTS_MAX = 4096 };
 struct wrapper { /* __fatBinC_Wrapper_t of CUDA's fatbinary_section.h */
 	uint32_t magic, version;
 	const void *data;
-	const void *const *parts; /* of version 2: fat binaries to be linked, up to a NULL */
+	const void *const *parts; /* version 2: fat binaries to be linked, terminated by NULL */
 };
 
 struct candidates {
 	struct fatbin_entry list[CANDIDATES_MAX];
 	unsigned count;
-	uint32_t machine_target; /* of machine code that lies there, too */
+	uint32_t machine_target; /* of machine code in the image */
 };
 
 CUresult image_result(int rc)
@@ -39,7 +39,8 @@ CUresult image_result(int rc)
 	}
 }
 
-/* PTX up to what the GPU is, the highest first; then what is made for newer ones, the lowest first: it may do. */
+/* Order: PTX up to the target of the GPU, highest first; then PTX for newer targets, lowest first, which may
+ * work. */
 static int compare(const void *left, const void *right)
 {
 	uint32_t a = ((const struct fatbin_entry *)left)->target;
@@ -84,7 +85,7 @@ static CUresult no_code(uint32_t target, struct bf_error *err)
 	return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-/* The first candidate that loads; if none does, what was wrong with the best. */
+/* Load the first candidate that is valid; if none is, report the error of the best. */
 static CUresult load_fatbin(const void *data, size_t length, struct image *image, struct bf_error *err)
 {
 	struct bf_error first = { 0 }, later;
@@ -128,7 +129,7 @@ static CUresult load_text(const char *data, size_t length, struct image *image, 
 	return image_result(rc);
 }
 
-/* ---- device code in parts (nvcc -rdc=true): the PTX of each, joined */
+/* ---- separately compiled device code (nvcc -rdc=true): the PTX of all parts is joined */
 
 static CUresult fatbin_best(const void *data, size_t length, char **text, size_t *text_length,
 			    struct bf_error *err)
@@ -153,7 +154,7 @@ static CUresult join(struct join_input *inputs, unsigned count, struct image *im
 	return image_result(rc);
 }
 
-/* A part without PTX is left out: what it defines is then missing, and the error says so. */
+/* A part without PTX is skipped: the error then names the missing definitions. */
 static CUresult load_parts(const void *const *parts, struct image *image, struct bf_error *err)
 {
 	struct join_input *inputs;
@@ -182,7 +183,8 @@ static CUresult load_parts(const void *const *parts, struct image *image, struct
 	return result;
 }
 
-/* Whether the image starts with these bytes; one that tells its own length has at least four, if no NUL is before. */
+/* Whether the image starts with these bytes. With length 0, the image has at least four bytes, unless a NUL
+ * comes before. */
 static bool starts_with(const char *data, size_t length, uint32_t magic)
 {
 	if (length)

@@ -1,4 +1,4 @@
-/* Images of device code, of whatever kind, as PTX. */
+/* Load images of device code of all kinds as PTX. */
 #ifndef BELFRY_SOFT_CUDA_IMAGE_H
 #define BELFRY_SOFT_CUDA_IMAGE_H
 
@@ -7,19 +7,20 @@
 #include "soft/ptx/ptx.h"
 
 struct image {
-	char *text; /* ends with NUL, which length does not count */
+	char *text; /* ends with NUL, not counted in length */
 	size_t length;
 	struct ptx_module *ptx;
 };
-/* From PTX text, a fat binary, or the structure by which a program's own is found. length 0: the image tells. */
+/* Load PTX text, a fat binary, or the wrapper of a program's fat binary. length 0: the image has its
+ * length. */
 CUresult image_load(const void *data, size_t length, struct image *image, struct bf_error *err);
-/* A whole file; the caller frees the data. */
+/* Read a whole file; the caller frees the data. */
 CUresult image_read_file(const char *path, void **data, size_t *length, struct bf_error *err);
 CUresult image_load_file(const char *path, struct image *image, struct bf_error *err);
-/* The best PTX of an image as text, not looked into; the caller frees it. */
+/* The text of the best PTX of an image, not parsed; the caller frees it. */
 CUresult image_text(const void *data, size_t length, char **text, size_t *text_length, struct bf_error *err);
 void image_free(struct image *image);
-/* An errno of the loader as what CUDA would say. */
+/* The CUDA error for an errno of the loader. */
 CUresult image_result(int rc);
 
 #endif

@@ -1,13 +1,14 @@
-/* The CUDA runtime starts only with a library that can answer a question: a keyed hash (RFC 2104, with MD2 of RFC 1319)
- * of what both sides can see. The question's parts, their order and the key are facts published by the ZLUDA project
- * (github.com/vosen/ZLUDA, dark_api); the code is written from the two RFCs. It protects nothing of Belfry's. */
+/* The CUDA runtime starts only if the library answers a challenge: a keyed hash (RFC 2104, with MD2 of RFC
+ * 1319) of data that both sides know. The parts, their order and the key are published by the ZLUDA project
+ * (github.com/vosen/ZLUDA, dark_api); the code is written from the two RFCs. It protects nothing in
+ * Belfry. */
 #include <string.h>
 
 #include "soft/cuda/export.h"
 
 enum { MD2_BYTES = 16, MD2_ROUNDS = 18 };
 
-/* RFC 1319: 256 bytes made from the digits of pi. */
+/* RFC 1319: 256 bytes derived from the digits of pi. */
 static const uint8_t pi[256] = {
 	41,  46,  67,  201, 162, 216, 124, 1,	61,  54,  84,  161, 236, 240, 6,   19,	98,  167, 5,   243,
 	192, 199, 115, 140, 152, 147, 43,  217, 188, 76,  130, 202, 30,	 155, 87,  60,	253, 212, 224, 22,
@@ -82,7 +83,7 @@ static void add_key(struct md2 *md2, uint8_t pad)
 	md2_add(md2, padded, sizeof(padded));
 }
 
-/* Runtimes whose version ends in 0 or 1 want one of two constants. */
+/* Runtimes whose version ends in 0 or 1 expect one of two constants. */
 static bool is_constant(uint32_t version, uint8_t answer[16])
 {
 	static const uint8_t constant[16] = { 0x5c, 0x67, 0xcb, 0x03, 0x1c, 0x18, 0x41, 0x33,

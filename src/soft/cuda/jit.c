@@ -1,4 +1,4 @@
-/* What loading PTX leaves in the program's logs. */
+/* Write the logs of loading PTX. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,8 @@ static void **find(const struct jit *jit, CUjit_option option)
 	return NULL;
 }
 
-/* The size is a number in place of a pointer: in, the buffer's; out, how much of it was filled. */
+/* The size is passed as a number in place of a pointer. In: the size of the buffer. Out: the bytes
+ * written. */
 static void fill(const struct jit *jit, CUjit_option buffer_option, CUjit_option size_option,
 		 const char *text)
 {
@@ -40,7 +41,7 @@ static void fill(const struct jit *jit, CUjit_option buffer_option, CUjit_option
 	*size = (void *)(uintptr_t)length;
 }
 
-/* As ptxas words it, since programs show and search these lines. */
+/* The wording of ptxas, because programs show and search these lines. */
 static void word(const struct bf_error *err, char *to, size_t room)
 {
 	unsigned line = 0;

@@ -1,5 +1,5 @@
-/* Options of the functions that take PTX: arrays of kinds and values. Of all of them only the logs and the time mean
- * something here: nothing is compiled. */
+/* Options of the functions that take PTX: arrays of kinds and values. Only the logs and the time have an
+ * effect: nothing is compiled. */
 #ifndef BELFRY_SOFT_CUDA_JIT_H
 #define BELFRY_SOFT_CUDA_JIT_H
 
@@ -12,8 +12,8 @@ struct jit {
 	void **values;
 };
 CUresult jit_check(const struct jit *jit);
-/* Fill in the logs. Without an error log of the program's own, an error is one line on stderr, which names `path`, the
- * module's file, or NULL. */
+/* Write the logs. If the program gave no error log, an error is printed as one line on stderr, with `path`,
+ * the file of the module, or NULL. */
 void jit_report(const struct jit *jit, const char *path, const struct bf_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which of the statements of several texts stay, and under which names. */
+/* Select the statements of several texts, and rename local names. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 struct joint_name {
 	struct join_statement *of;
-	bool is_mine; /* another input has the name, too, and this one's is its own */
+	bool is_mine; /* another input has the same name, and this one is local */
 };
 struct joint {
 	struct join_statements all; /* in the order of the inputs */
@@ -27,7 +27,7 @@ static int compare_names(const struct join_statement *a, const struct join_state
 	return order ? order : (a->name_length > b->name_length) - (a->name_length < b->name_length);
 }
 
-/* By name, and then as they stand. */
+/* By name, then by position. */
 static int compare(const void *left, const void *right)
 {
 	const struct join_statement *a = ((const struct joint_name *)left)->of;
@@ -49,7 +49,7 @@ static int sort_names(struct joint *j)
 	return 0;
 }
 
-/* Where the statements with the name of by_name[from] end. */
+/* The end of the group of statements with the name of by_name[from]. */
 static size_t group_end(const struct joint *j, size_t from)
 {
 	size_t at = from + 1;
@@ -64,14 +64,14 @@ static bool is_for_others(const struct join_statement *s)
 	return s->is_definition && (s->linkage == JOIN_VISIBLE || s->linkage == JOIN_WEAK);
 }
 
-/* ---- which inputs are taken */
+/* ---- selection of inputs */
 
 static bool is_root(const struct join_statement *s)
 {
 	return is_for_others(s) && (s->is_entry || s->kind == JOIN_VARIABLE);
 }
 
-/* libcudadevrt, which nvcc adds whether it is needed or not, has this variable (measured, CUDA 13.0). */
+/* libcudadevrt has this variable. nvcc always adds that library (measured, CUDA 13.0). */
 static bool is_device_runtime(const struct join_statement *s)
 {
 	static const char mark[] = "__CNPRT_VERSION_NUMBER__";
@@ -79,7 +79,8 @@ static bool is_device_runtime(const struct join_statement *s)
 	return s->name_length == sizeof(mark) - 1 && !memcmp(s->name, mark, sizeof(mark) - 1);
 }
 
-/* An input that is taken declares the name: whoever defines it is taken, too. Returns whether that was news. */
+/* If a selected input declares the name, select the input that defines it. Returns true if an input was
+ * added. */
 static bool take_definer(struct joint *j, size_t from, size_t end)
 {
 	struct join_statement *definer = NULL;
@@ -143,8 +144,8 @@ static int choose(struct joint *j, size_t from, size_t end, struct join_statemen
 	return 0;
 }
 
-/* What becomes of a statement that names what others see, given the one that defines it, or NULL. A declaration before
- * the definition stays; after it, it is of no use. */
+/* Decide about a statement with a global name; `chosen` is its definition, or NULL. A declaration before the
+ * definition is kept, one after it is dropped. */
 static void settle(struct join_statement *s, const struct join_statement *chosen, bool is_first)
 {
 	if (!chosen) {
@@ -191,9 +192,9 @@ static int settle_all(struct joint *j)
 	return rc;
 }
 
-/* ---- the text */
+/* ---- output */
 
-/* Whether the input's own statement of this name must be told from another input's. */
+/* Whether the local name of this input conflicts with another input. */
 static bool is_renamed(const struct joint *j, const struct join_token *word, unsigned input)
 {
 	struct join_statement key = { .name = word->from, .name_length = (size_t)(word->end - word->from) };
@@ -232,7 +233,7 @@ static void write_statement(const struct joint *j, const struct join_statement *
 	fputc('\n', out);
 }
 
-/* The number in a head: 90 of ".version 9.0" and of ".target sm_90". */
+/* The number in a directive: 90 in ".version 9.0" and in ".target sm_90". */
 static unsigned head_number(const struct join_statement *s)
 {
 	unsigned number = 0;
@@ -243,7 +244,7 @@ static unsigned head_number(const struct join_statement *s)
 	return number;
 }
 
-/* The newest version and the newest target: what is old is valid there, too. */
+/* Write the highest version and target: older code is valid there. */
 static void write_head(const struct joint *j, const char *word, FILE *out)
 {
 	const struct join_statement *best = NULL;

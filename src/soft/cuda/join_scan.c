@@ -1,4 +1,5 @@
-/* PTX text as statements: as much of its grammar as tells where one ends, what it names and for whom. */
+/* Split PTX text into statements: only as much grammar as needed for the end, the name and the linkage of
+ * each. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static bool is_any(const struct join_token *token, const char *const *texts)
 	return false;
 }
 
-/* What a word at the outermost level says of the statement. */
+/* Apply a directive at the top level to the statement. */
 static void take_dot(struct join_statement *s, const struct join_token *token)
 {
 	static const char *const spaces[] = { ".global", ".const", ".shared", ".tex", NULL };
@@ -105,7 +106,7 @@ static int depth_change(const struct join_token *token)
 	return (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
 }
 
-/* A function ends with its body, everything else with a semicolon; .section has a body, too. */
+/* A function ends with its body, other statements with a semicolon; .section has a body too. */
 static bool is_last(const struct join_statement *s, const struct join_token *token, bool is_section)
 {
 	if (is_text(token, ";"))
@@ -121,7 +122,7 @@ static bool take_token(struct join_statement *s, const struct join_token *token)
 		s->name = token->from;
 		s->name_length = (size_t)(token->end - token->from);
 	}
-	/* Two variables in one statement: no compiler writes that */
+	/* Two variables in one statement are refused: compilers do not write that. */
 	return !(s->kind == JOIN_VARIABLE && s->name && is_text(token, ","));
 }
 

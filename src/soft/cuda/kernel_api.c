@@ -1,4 +1,4 @@
-/* cuKernel*: kernels of libraries. What is set counts for one device, in all its contexts. */
+/* cuKernel*: kernels of libraries. Attributes apply to one device, in all its contexts. */
 #include "soft/cuda/module.h"
 
 static CUresult find_on(CUkernel handle, CUdevice device, struct kernel **kernel)
@@ -8,7 +8,7 @@ static CUresult find_on(CUkernel handle, CUdevice device, struct kernel **kernel
 	return kernel_find(handle, kernel);
 }
 
-/* The function in a context where the library is loaded already, or NULL. */
+/* The function in a context in which the library is loaded, or NULL. */
 static struct function *loaded_function(const struct kernel *kernel, const struct context *context)
 {
 	for (struct module *module = context->modules; module; module = module->next)

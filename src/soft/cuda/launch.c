@@ -1,5 +1,5 @@
-/* Kernel launches: what is asked is checked against the kernel and the GPU as the real library does, and becomes a
- * launch descriptor with its parameters behind it. */
+/* Kernel launches: the arguments are checked against the kernel and the GPU as in the real library, and
+ * become a launch descriptor followed by the parameters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static bool grid_is_possible(const uint32_t grid[3], const uint32_t threads[3])
 	       threads[0] * threads[1] * threads[2] <= PTX_THREADS_MAX;
 }
 
-/* As the GPU hands them out: by warps, in pieces of 256. */
+/* The GPU allocates registers per warp, in units of 256. */
 static uint64_t registers_of(const struct ptx_kernel *kernel, uint32_t threads)
 {
 	return (uint64_t)((threads + 31) / 32) * (((uint64_t)kernel->register_count * 32 + 255) / 256 * 256);
@@ -65,7 +65,7 @@ CUresult launch_check(struct op_kernel *kernel, const struct stream *stream)
 	count = threads[0] * threads[1] * threads[2];
 	if (count > k->max_threads || registers_of(k, count) > REGISTERS)
 		return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-	/* Up to 48 KiB in all for the asking, more where the function's attribute allows it. */
+	/* Up to 48 KiB in total are always allowed, more only if the attribute of the function permits it. */
 	if ((uint64_t)kernel->dynamic_shared_bytes + k->shared_bytes > STATIC_SHARED_MAX &&
 	    kernel->dynamic_shared_bytes > kernel->function->max_dynamic_shared_bytes)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -120,7 +120,7 @@ CUresult launch_gather(const struct ptx_kernel *kernel, void **list, void **extr
 	return CUDA_SUCCESS;
 }
 
-/* ---- launching */
+/* ---- launch */
 
 static CUresult submit(struct stream *stream, const struct op_kernel *kernel)
 {
@@ -146,7 +146,7 @@ static CUresult submit(struct stream *stream, const struct op_kernel *kernel)
 	launch.grid_id = ++last_grid;
 	launch.stack_bytes = (uint32_t)(stack < PTX_LOCAL_MAX_BYTES ? stack : PTX_LOCAL_MAX_BYTES);
 	at = channel_data(stream->channel, bytes, &address);
-	if (kernel->is_cooperative) /* the grid's barrier; memory of any kind will do */
+	if (kernel->is_cooperative) /* the barrier of the grid; any memory works */
 		memset(channel_data(stream->channel, SOFT_LAUNCH_ALIGN, &launch.workspace), 0,
 		       SOFT_LAUNCH_ALIGN);
 	memcpy(at, &launch, sizeof(launch));
@@ -159,7 +159,7 @@ static CUresult submit(struct stream *stream, const struct op_kernel *kernel)
 	return CUDA_SUCCESS;
 }
 
-/* A graph's kernel may have been unloaded since. */
+/* The kernel of a graph may have been unloaded. */
 CUresult op_submit_kernel(struct stream *stream, const struct op_kernel *kernel)
 {
 	if (handle_kind(kernel->function) != HANDLE_FUNCTION)
@@ -235,7 +235,8 @@ static bool is_one_block(unsigned x, unsigned y, unsigned z)
 	return x <= 1 && y <= 1 && z <= 1;
 }
 
-/* Hints are ignored; events that may come early come with the launch's end, which is late enough. */
+/* Hints are ignored. Events that could be recorded early are recorded at the end of the launch, which is
+ * allowed. */
 CUresult launch_attribute(const CUlaunchAttribute *attribute, struct op_kernel *kernel, CUevent *event)
 {
 	const CUlaunchAttributeValue *value = &attribute->value;

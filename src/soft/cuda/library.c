@@ -1,4 +1,4 @@
-/* Libraries: code that belongs to no context, and becomes a module of each that uses it. */
+/* Libraries: code without a context, which becomes a module in each context that uses it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ CUresult library_module(struct library *library, struct context *context, struct
 		result = module_new(context, &image, library, &made, &err);
 	if (result)
 		return result;
-	/* Loading gives the lock up while it waits: another thread may have done the same. */
+	/* Loading waits without the lock: another thread may have loaded the same library. */
 	for (other = made->next; other && other->library != library; other = other->next)
 		;
 	if (other)
@@ -155,7 +155,7 @@ CUresult library_new(struct image *image, struct library **library)
 	return result;
 }
 
-/* Wait for the contexts that use it, one after the other. The list may change in every wait. */
+/* Wait for each context that uses the library. The list can change during each wait. */
 static void unload_everywhere(struct library *library)
 {
 	struct context *context = all_contexts;
@@ -182,7 +182,7 @@ CUresult library_unload(CUlibrary handle)
 
 	if (result)
 		return result;
-	handle_remove(library); /* nobody finds it any more */
+	handle_remove(library); /* now invalid for all callers */
 	unload_everywhere(library);
 	library_free(library);
 	return CUDA_SUCCESS;

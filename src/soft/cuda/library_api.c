@@ -16,7 +16,7 @@ static CUresult check_options(const CUlibraryOption *options, unsigned count)
 	return CUDA_SUCCESS;
 }
 
-/* From an image, or else from a file. */
+/* Load from an image, or from a file if data is NULL. */
 static CUresult load(CUlibrary *handle, const void *data, const char *path, const struct jit *jit)
 {
 	struct bf_error err = { 0 };
@@ -158,7 +158,7 @@ EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrar
 	LEAVE(result);
 }
 
-/* Where the library's own variable of this name lies; no context is needed. */
+/* The address of a managed variable of the library; needs no context. */
 static CUresult find_managed(struct library *library, const char *name, uint64_t *address, size_t *bytes)
 {
 	const struct ptx_module *ptx = library->image.ptx;
@@ -201,7 +201,7 @@ EXPORT CUresult cuLibraryGetManaged(CUdeviceptr *address, size_t *bytes, CUlibra
 	LEAVE(CUDA_SUCCESS);
 }
 
-/* Functions that host and GPU could both call: PTX has none. */
+/* Functions that host and GPU can both call do not exist in PTX. */
 EXPORT CUresult cuLibraryGetUnifiedFunction(void **function, CUlibrary handle, const char *name)
 {
 	struct library *library;

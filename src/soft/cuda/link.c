@@ -1,4 +1,4 @@
-/* cuLink*: PTX texts are joined; what comes out is PTX again. */
+/* cuLink*: PTX texts are joined; the result is PTX. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +10,13 @@
 
 struct link { /* CUlinkState */
 	struct jit
-		jit; /* of cuLinkCreate: a copy of the kinds; the values are the program's, as the API demands */
-	void **given;		   /* … and as they were: a report leaves in them how much it wrote */
-	struct join_input *inputs; /* their texts are ours */
+		/* Of cuLinkCreate: the kinds are copied; the values belong to the program, as the API
+		 * requires. */
+		jit;
+	void **given;		   /* the original values: a report overwrites them with sizes */
+	struct join_input *inputs; /* the texts are owned */
 	unsigned input_count;
-	struct image image; /* once complete */
+	struct image image; /* once completed */
 	struct bf_error err;
 };
 
@@ -121,7 +123,7 @@ static CUresult add_text(struct link *link, const void *data, size_t bytes)
 	return result;
 }
 
-/* From memory, or else from a file. */
+/* Add from memory, or from a file if data is NULL. */
 static CUresult add(CUlinkState state, CUjitInputType type, const void *data, size_t bytes, const char *path)
 {
 	cleanup_free void *content = NULL;
@@ -185,7 +187,7 @@ static CUresult complete(struct link *link)
 	return result;
 }
 
-/* What comes out is PTX: cuModuleLoadData takes it. It lives as long as the link state. */
+/* The result is PTX for cuModuleLoadData. It is valid as long as the link state. */
 EXPORT CUresult cuLinkComplete(CUlinkState state, void **image, size_t *bytes)
 {
 	struct link *link;
@@ -215,7 +217,7 @@ EXPORT CUresult cuLinkDestroy(CUlinkState state)
 	LEAVE(result);
 }
 
-/* The first versions differ in name only. */
+/* The first versions differ only in their names. */
 EXPORT CUresult cuLinkCreate(unsigned int option_count, CUjit_option *options, void **values,
 			     CUlinkState *state)
 {

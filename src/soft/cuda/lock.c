@@ -1,4 +1,4 @@
-/* Entering and leaving public functions: one lock, which waiting gives up, and the program's errno kept. */
+/* Entry and exit of public functions: one lock, released during waits, and the program's errno preserved. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -39,8 +39,8 @@ void api_resume(unsigned was)
 	}
 }
 
-/* A forked child has the parent's memory but neither its threads nor its place at the driver. Asked before the lock
- * is taken: in a child it may be held by a thread that does not exist there. */
+/* A forked child has neither the threads nor the connection of its parent. This is checked before the lock is
+ * taken: in a child, a thread that does not exist may hold it. */
 CUresult api_enter(void)
 {
 	if (!__atomic_load_n(&port.is_open, __ATOMIC_ACQUIRE) || port.pid != getpid())

@@ -1,5 +1,5 @@
-/* Host memory that the GPU sees below 1 TiB: ring entries have 40 bits for an address. Addresses are given out once
- * in a process, so that one context's memory can be shown to another at the same place. */
+/* Host memory that the GPU accesses below 1 TiB: ring entries have 40-bit addresses. Addresses are unique in
+ * the process, so that memory of one context can be mapped in another at the same address. */
 #include "soft/cuda/core.h"
 
 #define LOW_FIRST 0x1000000000ull
@@ -7,7 +7,7 @@
 
 static uint64_t low_next = LOW_FIRST;
 
-/* Never the same twice: there is room for a million channels. */
+/* Addresses are never reused: there is space for a million channels. */
 static uint64_t take_address(uint64_t bytes)
 {
 	uint64_t address = low_next;

@@ -1,5 +1,5 @@
-/* Managed memory: host memory that every GPU sees. Nothing moves, so prefetching has nothing to do, and advice is only
- * remembered and told back: for the whole allocation, whatever part of it was named. */
+/* Managed memory: host memory that every GPU can access. It never migrates, so prefetching does nothing.
+ * Advice is stored and returned, always for the whole allocation. */
 #include "soft/cuda/memory.h"
 
 static CUresult managed_alloc(CUdeviceptr *address, size_t bytes, unsigned flags)
@@ -139,7 +139,7 @@ EXPORT CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise a
 	LEAVE(managed_advise(address, bytes, advice, location));
 }
 
-/* As the older attributes tell it: a device, the CPU, or nowhere. */
+/* As in the older attributes: a device, the CPU, or none. */
 static int device_of(CUmemLocation location)
 {
 	if (location.type == CU_MEM_LOCATION_TYPE_DEVICE)

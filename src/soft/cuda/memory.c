@@ -1,5 +1,5 @@
-/* Device memory of contexts. Small allocations are cut from blocks of 2 MiB, larger ones are blocks of their own, so
- * that a use after free is a fault for most of what matters. */
+/* Device memory of contexts. Small allocations are parts of 2 MiB blocks. Larger ones have their own block,
+ * so that most uses after free fault. */
 #include <stdlib.h>
 
 #include "soft/cuda/array.h"
@@ -27,7 +27,7 @@ static CUresult memory_take(struct heap *heap, uint64_t bytes, struct heap_span 
 	return heap_take(heap, bytes, NULL, span);
 }
 
-/* Out of memory only when nothing that is merely kept is left. */
+/* Release unused memory of pools before reporting out of memory. */
 static CUresult memory_take_hard(struct heap *heap, uint64_t bytes, struct heap_span **span)
 {
 	CUresult result = memory_take(heap, bytes, span);
@@ -73,7 +73,7 @@ CUresult memory_free_device(struct range *range)
 
 	range_remove(range);
 	heap_give(span, (struct fence){ 0 });
-	/* At most one empty block is kept: the next small allocation is likely to want it. */
+	/* At most one empty block is kept, for the next small allocation. */
 	for (struct heap_block *block = heap->blocks; block; block = block->next)
 		if (block->is_whole || block->spans->is_used || block->spans->next)
 			whole += block->bytes;
@@ -165,7 +165,7 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t w
 	LEAVE(result);
 }
 
-/* What may be given to cuMemFree: where an allocation starts, and no other place. */
+/* cuMemFree accepts only the start of an allocation. */
 static CUresult memory_find(CUdeviceptr address, struct range **range)
 {
 	*range = range_find(address);
@@ -192,7 +192,7 @@ CUresult memory_wait(const struct range *range)
 	for (; context; context = next) {
 		if (memory_is_used_by(&copy, context))
 			context_synchronize(context);
-		if (!context_is(context)) /* gone meanwhile: the lock is given up in a wait */
+		if (!context_is(context)) /* freed meanwhile: the wait releases the lock */
 			break;
 		next = context->next;
 	}
@@ -212,7 +212,7 @@ static CUresult memory_free(CUdeviceptr address)
 		result = capture_forbids();
 	if (!result)
 		result = memory_wait(range);
-	/* The lock was given up in the wait. */
+	/* The lock was released during the wait. */
 	if (!result)
 		result = memory_find(address, &range);
 	if (result)
@@ -247,7 +247,7 @@ EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdevi
 	LEAVE(CUDA_SUCCESS);
 }
 
-/* The driver is asked every time: others use the GPU as well, and a vGPU is told of its own share. */
+/* Ask the driver each time: other processes use the GPU too, and a vGPU has its own limit. */
 EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
 	struct context *context;

@@ -1,4 +1,4 @@
-/* Modules: PTX in a context, its variables in memory, its code on the GPU. */
+/* Modules: PTX in a context, with its variables in memory and its code on the GPU. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "soft/cuda/jit.h"
 #include "soft/cuda/module.h"
 
-/* Text and addresses reach the driver in host memory that is given back at once. */
+/* The driver reads text and addresses from host memory, which is freed at once. */
 static CUresult write_code(struct module *module, uint32_t memory, uint64_t bytes,
 			   const struct soft_code_params *params)
 {
@@ -146,7 +146,7 @@ CUresult module_load(struct context *context, const void *data, size_t length, u
 	result = image_load(data, length, &image, &err);
 	if (!result)
 		result = module_new(context, &image, NULL, module, &err);
-	if (!result) /* a part without PTX is no error where others have it */
+	if (!result) /* a part without PTX is not an error if others have PTX */
 		err.code = 0;
 	jit_report(&jit, NULL, &err);
 	image_free(&image);

@@ -1,4 +1,4 @@
-/* What module.c, variables.c, function.c and library.c say to each other. */
+/* Shared by module.c, variables.c, function.c and library.c. */
 #ifndef BELFRY_SOFT_CUDA_MODULE_H
 #define BELFRY_SOFT_CUDA_MODULE_H
 
@@ -6,41 +6,41 @@
 #include "soft/cuda/handle.h"
 #include "soft/cuda/image.h"
 
-/* ---- variables.c: gives every variable of module->ptx an address, and its initial value. */
+/* ---- variables.c: assign an address and the initial value to every variable of module->ptx. */
 CUresult variables_place(struct module *module, struct bf_error *err);
 void variables_free(struct module *module);
-/* The same for those that the host sees, once: *range is made if it is NULL and there are any. */
+/* The same for managed variables. If there are any and *range is NULL, the memory is allocated. */
 CUresult managed_place(const struct ptx_module *ptx, struct range **range, uint64_t *addresses);
 CUresult variable_find(struct module *module, const char *name, uint64_t *address, size_t *bytes);
 
 /* ---- module.c */
-/* Takes the image over if it succeeds. */
+/* On success, the module owns the image. */
 CUresult module_new(struct context *context, struct image *image, struct library *library,
 		    struct module **module, struct bf_error *err);
 CUresult module_find(CUmodule handle, struct module **module);
 struct function *module_function(struct module *module, const char *name);
 
-/* ---- library.c: a module for any context. */
+/* ---- library.c: modules for all contexts. */
 struct kernel { /* CUkernel */
 	struct library *library;
 	const struct ptx_kernel *ptx;
-	uint32_t index;				 /* among the module's functions */
-	struct function settings[SOFT_GPUS_MAX]; /* what modules to come on each start with */
+	uint32_t index;				 /* in the functions of the module */
+	struct function settings[SOFT_GPUS_MAX]; /* initial settings of new modules, per GPU */
 };
 struct library { /* CUlibrary */
 	struct image image;
-	struct range *managed; /* made when first asked for */
+	struct range *managed; /* allocated on first use */
 	struct kernel *kernels;
 	uint32_t kernel_count;
 	struct library *next;
 };
-/* Its module in this context, loaded if it is not there yet. */
+/* The module of the library in this context, loaded on first use. */
 CUresult library_module(struct library *library, struct context *context, struct module **module);
 /* The kernel's function in the current context. */
 CUresult kernel_function(struct kernel *kernel, struct function **function);
 CUresult kernel_find(CUkernel handle, struct kernel **kernel);
 CUresult library_find(CUlibrary handle, struct library **library);
-/* Takes the image over. */
+/* The library owns the image. */
 CUresult library_new(struct image *image, struct library **library);
 CUresult library_unload(CUlibrary handle);
 

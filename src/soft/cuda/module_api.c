@@ -76,7 +76,7 @@ EXPORT CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image)
 	LEAVE(load(module, image, &none));
 }
 
-/* What was launched from it runs first; meanwhile another thread may have unloaded it. */
+/* Wait for launched kernels first; another thread may unload the module meanwhile. */
 static CUresult unload(CUmodule handle)
 {
 	struct module *module;
@@ -161,7 +161,7 @@ EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *bytes, CUmodu
 	LEAVE(result);
 }
 
-/* Libraries are loaded into a context when it needs them. */
+/* Libraries are loaded lazily into contexts. */
 EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
 	if (!mode)

@@ -7,7 +7,7 @@ enum {
 	SM_BLOCKS = 32,
 	SM_REGISTERS = 65536,
 	SM_SHARED_BYTES = 228 << 10,
-	BLOCK_SHARED_BYTES = 1 << 10, /* every block takes besides its own */
+	BLOCK_SHARED_BYTES = 1 << 10, /* reserved for each block */
 	SHARED_ROUND = 128,
 };
 
@@ -20,7 +20,7 @@ uint32_t occupancy_blocks(const struct occupancy *kernel, uint64_t threads, uint
 {
 	uint64_t warps = (threads + 31) / 32, registers, shared, blocks;
 
-	/* Not more than the GPU can; what the kernel itself allows is not asked, as in the real library. */
+	/* Only the limits of the GPU apply, not those of the kernel, as in the real library. */
 	if (!threads || threads > PTX_THREADS_MAX || dynamic_shared_bytes > kernel->max_dynamic_shared_bytes)
 		return 0;
 	registers = warps * (((uint64_t)kernel->registers * 32 + 255) / 256 * 256);
@@ -113,7 +113,8 @@ struct choice {
 	uint32_t threads, blocks;
 };
 
-/* The block size with which an SM has most threads; of equals the largest. shared_bytes_of is the program's own. */
+/* The block size with the most threads per SM; of equals the largest. shared_bytes_of is a callback of the
+ * program. */
 static struct choice choose(const struct occupancy *kernel, CUoccupancyB2DSize shared_bytes_of,
 			    size_t shared_bytes, uint32_t limit)
 {
@@ -144,7 +145,7 @@ EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *thread
 	if (!grid || !threads || limit < 0 || (flags & ~(unsigned)CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE))
 		return CUDA_ERROR_INVALID_VALUE;
 	ENTER();
-	result = api_leave(find(function, &kernel, &sm_count)); /* the program is called without the lock */
+	result = api_leave(find(function, &kernel, &sm_count)); /* the callback runs without the lock */
 	if (result)
 		return result;
 	best = choose(&kernel, shared_bytes_of, shared_bytes, (uint32_t)limit);

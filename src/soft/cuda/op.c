@@ -1,10 +1,10 @@
-/* Everything a stream can be told to do: copied for graphs, and handed to the file that knows how. */
+/* Operations of streams: copy them for graphs, and dispatch them. */
 #include "soft/cuda/core.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A copy, or NULL: out of memory. Nothing at all is one byte. */
+/* A copy, or NULL: out of memory. Allocates at least one byte. */
 static void *copy_of(const void *from, size_t bytes)
 {
 	void *to = malloc(bytes ? bytes : 1);

@@ -1,4 +1,4 @@
-/* What a pointer points to. */
+/* Attributes of pointers. */
 #include <string.h>
 
 #include "soft/cuda/heap.h"
@@ -30,7 +30,7 @@ static CUmemAccess_flags access_of(const struct range *range)
 	return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* The block that a range is cut from, as one mapping of the GPU's. */
+/* The block of a range, which is one mapping of the GPU. */
 static void tell_mapping(const struct range *range, uint64_t *base, uint64_t *bytes)
 {
 	const struct heap_span *span = range->owner;
@@ -41,7 +41,7 @@ static void tell_mapping(const struct range *range, uint64_t *base, uint64_t *by
 	*bytes = is_cut ? span->block->bytes : range->bytes;
 }
 
-/* Attributes whose answer is a number of 64 bits, or a pointer. */
+/* Attributes with a 64-bit value or a pointer. */
 static bool tell_long(const struct range *range, CUpointer_attribute attribute, void *to)
 {
 	uint64_t base, bytes;
@@ -81,7 +81,7 @@ static bool tell_long(const struct range *range, CUpointer_attribute attribute, 
 	return true;
 }
 
-/* Those that are int: also what the manual calls a boolean, as everyone's code has it. */
+/* Attributes of type int, including those the manual calls boolean: programs pass an int. */
 static CUresult tell_int(const struct range *range, CUpointer_attribute attribute, int *to)
 {
 	switch (attribute) {
@@ -137,7 +137,7 @@ EXPORT CUresult cuPointerGetAttribute(void *to, CUpointer_attribute attribute, C
 	LEAVE(pointer_tell(range, address, attribute, to));
 }
 
-/* The answer where there is none: nothing, nowhere. For memory this library does not know, that is every answer. */
+/* The value for unknown memory: zero, or an invalid device. */
 static void tell_nothing(CUpointer_attribute attribute, void *to)
 {
 	const struct range nothing = { .kind = RANGE_RESERVED };
@@ -170,7 +170,7 @@ EXPORT CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *
 	LEAVE(CUDA_SUCCESS);
 }
 
-/* Copies are in order with the program as it is; there is nothing to switch. */
+/* Copies are in program order without it: the attribute has no effect. */
 EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
 	const struct range *range;

@@ -1,6 +1,6 @@
-/* Pools: memory whose taking and giving back is in the order of streams. Freed memory is reused at once by the stream
- * that freed it, by others when that stream has got there, and goes back to the driver past the release threshold when
- * the program synchronises. A pool's memory is the GPU's, not a context's. */
+/* Pools: stream-ordered allocation. The stream that freed memory can reuse it at once, other streams once the
+ * free has been reached. At a synchronisation, memory above the release threshold returns to the driver. The
+ * memory of a pool belongs to the GPU, not to a context. */
 #include "soft/cuda/pool.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 static struct pool *all_pools;
 static struct pool *default_pools[SOFT_GPUS_MAX], *current_pools[SOFT_GPUS_MAX];
 
-/* ---- which there are */
+/* ---- lookup */
 
 CUresult pool_find(CUmemoryPool handle, struct pool **pool)
 {
@@ -62,9 +62,9 @@ void pool_set_current(struct gpu *gpu, struct pool *pool)
 	current_pools[gpu->index] = pool;
 }
 
-/* ---- giving back */
+/* ---- release */
 
-/* A destroyed pool goes when the last of its memory is free and nothing on the GPU uses it. */
+/* A destroyed pool is freed when all its memory is free and no work uses it. */
 static void pool_reap(struct pool *pool)
 {
 	struct pool **at = &all_pools;
@@ -125,7 +125,7 @@ void pool_detach(struct context *context)
 	pool_settle(context->gpu);
 }
 
-/* ---- taking and giving */
+/* ---- allocation */
 
 static CUresult pool_take(struct pool *pool, uint64_t bytes, struct channel *channel, struct heap_span **span)
 {
@@ -138,7 +138,7 @@ static CUresult pool_take(struct pool *pool, uint64_t bytes, struct channel *cha
 	result = heap_take(&pool->heap, bytes, channel, span);
 	if (result != CUDA_ERROR_OUT_OF_MEMORY)
 		return result;
-	/* What other streams have freed comes back when they get there. */
+	/* Wait for memory that other streams have freed. */
 	heap_wait(&pool->heap);
 	pool_trim_all(gpu);
 	return heap_take(&pool->heap, bytes, channel, span);
@@ -204,7 +204,7 @@ CUresult op_submit_free(struct stream *stream, const struct op_alloc *alloc)
 		return pool_give(range, stream_fence(stream));
 	case MEMORY_OF_GRAPH:
 		return graph_memory_free_after(range, stream_fence(stream));
-	case MEMORY_OF_CONTEXT: /* allowed, for what cuMemAlloc made; not worth being asynchronous */
+	case MEMORY_OF_CONTEXT: /* allowed for cuMemAlloc memory; done synchronously */
 		result = stream_synchronize(stream);
 		range = range_find(alloc->address);
 		if (!result && (!range || range->base != alloc->address || range->kind != RANGE_DEVICE ||

@@ -1,4 +1,4 @@
-/* Public functions of memory pools. */
+/* Public functions: memory pools. */
 #include "soft/cuda/memory.h"
 #include "soft/cuda/pool.h"
 
@@ -74,7 +74,7 @@ static uint64_t *pool_number(struct pool *pool, CUmemPool_attribute attribute)
 	}
 }
 
-/* NULL: not one of these. */
+/* NULL: another attribute. */
 static int *pool_switch(struct pool *pool, CUmemPool_attribute attribute)
 {
 	if (attribute < CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES ||
@@ -111,7 +111,7 @@ static CUresult pool_set(struct pool *pool, CUmemPool_attribute attribute, const
 		pool->release_threshold = *(const uint64_t *)value;
 		return CUDA_SUCCESS;
 	}
-	/* The high marks can be put back to where things are now, by setting them to 0. */
+	/* The high-water marks can only be reset, by setting them to 0. */
 	if (!pool_number(pool, attribute) || *(const uint64_t *)value)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
@@ -133,7 +133,7 @@ EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute a
 	LEAVE(result ? result : pool_set(pool, attribute, value));
 }
 
-/* GPUs do not see each other's memory: the pool's own has all rights, the others none. */
+/* GPUs cannot access each other's memory: only the pool's GPU has access. */
 EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *list, size_t count)
 {
 	struct pool *pool;
@@ -147,7 +147,7 @@ EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *l
 		if (list[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || !gpu)
 			result = CUDA_ERROR_INVALID_DEVICE;
 		else if (gpu == pool->heap.gpu && list[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-			result = CUDA_ERROR_INVALID_VALUE; /* it cannot be taken from its own GPU */
+			result = CUDA_ERROR_INVALID_VALUE; /* its own GPU always has access */
 		else if (gpu != pool->heap.gpu && list[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
 			result = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 	}
@@ -170,7 +170,7 @@ EXPORT CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle
 	LEAVE(CUDA_SUCCESS);
 }
 
-/* ---- of a device */
+/* ---- pools of a device */
 
 static CUresult pool_of(CUdevice device, CUmemoryPool *handle,
 			CUresult (*which)(struct gpu *gpu, struct pool **pool))
@@ -259,7 +259,7 @@ EXPORT CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType typ
 
 /* ---- memory */
 
-/* While capturing, the graph will own it. */
+/* During capture: the graph owns the memory. */
 static CUresult alloc_captured(struct stream *stream, uint64_t bytes, struct pool *pool, CUdeviceptr *address)
 {
 	struct op op = { .kind = OP_ALLOC, .alloc = { .bytes = bytes, .pool = (CUmemoryPool)pool } };
@@ -274,7 +274,7 @@ static CUresult alloc_captured(struct stream *stream, uint64_t bytes, struct poo
 	return result;
 }
 
-/* From the pool that is the device's now, if `handle` is NULL. */
+/* `handle` NULL: the current pool of the device. */
 static CUresult alloc_async(CUdeviceptr *address, size_t bytes, CUmemoryPool handle, CUstream stream_handle)
 {
 	struct stream *stream;
@@ -286,7 +286,7 @@ static CUresult alloc_async(CUdeviceptr *address, size_t bytes, CUmemoryPool han
 		result = handle ? pool_find(handle, &pool) : pool_current(stream->context->gpu, &pool);
 	if (result)
 		return result;
-	if (!bytes) { /* allowed here, unlike in cuMemAlloc */
+	if (!bytes) { /* allowed, unlike in cuMemAlloc */
 		*address = 0;
 		return CUDA_SUCCESS;
 	}

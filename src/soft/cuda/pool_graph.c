@@ -1,5 +1,5 @@
-/* Memory of graphs' allocation nodes. Its address is fixed from when the node is made, so that other nodes can name it;
- * memory is put there when a graph with the node is first launched, and stays for the next launch. */
+/* Memory of allocation nodes. The address is assigned when the node is made, so that other nodes can use it.
+ * Memory is mapped at the first launch, and stays for the next launch. */
 #include <stdlib.h>
 
 #include "soft/cuda/heap.h"
@@ -8,11 +8,11 @@
 struct graph_memory {
 	struct range *range;
 	struct gpu *gpu;
-	uint64_t address, bytes; /* bytes: rounded */
-	uint32_t memory;	 /* handle; 0: nothing there yet */
-	unsigned uses;		 /* ops that name it */
-	bool is_live;		 /* allocated and not freed since */
-	struct fence fence;	 /* not live: what may still use it */
+	uint64_t address, bytes; /* bytes: rounded up */
+	uint32_t memory;	 /* handle; 0: not yet allocated */
+	unsigned uses;		 /* ops that refer to it */
+	bool is_live;		 /* allocated and not freed */
+	struct fence fence;	 /* not live: work that may still use it */
 	struct graph_memory *next;
 };
 static struct graph_memory *all_graph_memory;
@@ -110,7 +110,7 @@ static void graph_memory_unback(struct graph_memory *memory)
 	usages[memory->gpu->index].reserved -= memory->bytes;
 }
 
-/* Once no op names it and nothing uses it. */
+/* Free it once no op refers to it and no work uses it. */
 static void graph_memory_reap(struct graph_memory *memory)
 {
 	struct graph_memory **at = &all_graph_memory;
@@ -151,15 +151,14 @@ bool graph_memory_is_live(uint64_t address)
 	return memory && memory->is_live;
 }
 
-/* Launching a graph again whose memory was not freed is refused, as by the real library: who frees what would be
- * unclear. */
+/* As in the real library, a graph cannot be launched again while its memory is allocated. */
 CUresult op_submit_alloc(struct stream *stream, const struct op_alloc *alloc)
 {
 	struct graph_memory *memory = graph_memory_find(alloc->address);
 	struct usage *usage;
 	CUresult result;
 
-	(void)stream; /* memory may be there before the stream gets there */
+	(void)stream; /* the memory can be mapped before the stream gets here */
 	if (!memory || memory->is_live)
 		return CUDA_ERROR_INVALID_VALUE;
 	result = graph_memory_back(memory);
@@ -248,7 +247,7 @@ EXPORT CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribu
 	LEAVE(CUDA_SUCCESS);
 }
 
-/* The high marks can be put back to where things are now, by setting them to 0. */
+/* The high-water marks can only be reset, by setting them to 0. */
 EXPORT CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void *value)
 {
 	struct usage *usage;

@@ -1,4 +1,4 @@
-/* The driver, as its client: calls of the real driver's kind (rm/rm.h, series 580), through soft/link. */
+/* A client of the driver: calls in the format of the real driver (rm/rm.h, series 580), through soft/link. */
 #include "soft/cuda/core.h"
 
 #include <errno.h>
@@ -32,10 +32,10 @@ enum { MAP_READ_ONLY = 1, MAP_FIXED_OFFSET = 1 << 15 };
 enum {
 	CLASS_HOST_MEMORY = 0x3e,
 	CLASS_DEVICE_MEMORY = 0x40,
-	ATTR_LOCATION_PCI = 1 << 25, /* NVOS32_ATTR_LOCATION: where 0x3e insists on it */
+	ATTR_LOCATION_PCI = 1 << 25, /* NVOS32_ATTR_LOCATION: required by class 0x3e */
 	FB_INFO_HEAP_FREE = 0x16,
 	FB_INFO_HEAP_SIZE = 0x09,
-	FIRST_HANDLE = 0x5c000000, /* where the real library's begin */
+	FIRST_HANDLE = 0x5c000000, /* as in the real library */
 };
 
 struct port port = { .control = -1 };
@@ -124,8 +124,8 @@ CUresult port_memory(struct gpu *gpu, uint64_t bytes, bool is_vidmem, uint32_t *
 			  layout->memory_size);
 }
 
-/* First the driver is told what the mmap of a file is to find, then the file is mapped. A file takes one map, so it is
- * a new one each time; the map stays when the file is closed. */
+/* Prepare the mapping of a file in the driver, then map the file. A file takes one mapping, so each mapping
+ * opens a new file. The mapping outlives the file. */
 CUresult port_map(struct gpu *gpu, uint32_t memory, uint64_t bytes, void **at)
 {
 	cleanup_close int file = link_open(port_folder, SOFT_FILE_GPU_0 + gpu->minor);
@@ -194,7 +194,7 @@ bool port_is_dead(void)
 	return poll(&file, 1, 0) > 0 && file.revents & (POLLHUP | POLLERR | POLLNVAL);
 }
 
-/* What FB_GET_INFO says is what a vGPU's programs are to believe; the card's own size where nobody answers. */
+/* FB_GET_INFO reports the memory limit of a vGPU. The size of the GPU is used if that fails. */
 uint64_t port_memory_total(struct gpu *gpu, uint64_t *free_bytes)
 {
 	const struct rm_layout *layout = rm_layout_find(SOFT_DRIVER_VERSION);

@@ -1,4 +1,4 @@
-/* What the two halves of the port share. */
+/* Shared by port.c and port_open.c. */
 #ifndef BELFRY_SOFT_CUDA_PORT_H
 #define BELFRY_SOFT_CUDA_PORT_H
 

@@ -1,4 +1,4 @@
-/* Finding the software GPU, or starting it, and which of its GPUs this program may see: what cuInit does. */
+/* cuInit: find or start the software GPU, and select the GPUs that this program can use. */
 #include "soft/cuda/core.h"
 
 #include <dlfcn.h>
@@ -24,10 +24,10 @@ static bool try_server(const char *folder, const char *name, char *to, size_t ro
 	return snprintf(to, room, "%s/%s", folder, name) < (int)room && !access(to, X_OK);
 }
 
-/* belfry-soft: where the environment says; else somewhere above this very library, as installed or as built. */
+/* Find belfry-soft: by the environment, or relative to this library, as installed or as built. */
 static bool find_server(char *to, size_t room)
 {
-	const char *said = secure_getenv("BELFRY_SOFT_SERVER"); /* it is run */
+	const char *said = secure_getenv("BELFRY_SOFT_SERVER"); /* secure: the file is executed */
 	char path[PATH_MAX];
 	Dl_info info;
 
@@ -44,7 +44,7 @@ static bool find_server(char *to, size_t room)
 	return false;
 }
 
-/* Under `belfry run` the folder is given and nothing is to be started. */
+/* Under `belfry run` the folder is given, and no server is started. */
 static CUresult find_folder(char *folder, size_t room)
 {
 	struct link_config config = link_default;
@@ -107,7 +107,7 @@ static CUresult open_gpu(unsigned minor, struct gpu *gpu)
 	if (!layout || layout->device_size > sizeof(params))
 		return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 	if (link_call(gpu->file, RM_ESC_REGISTER_FD, &control, sizeof(control))) {
-		close(gpu->file); /* not for this program: a vGPU has one GPU */
+		close(gpu->file); /* access denied: a vGPU has one GPU */
 		return CUDA_ERROR_NO_DEVICE;
 	}
 	memcpy(params + layout->device_instance, &minor, sizeof(minor));
@@ -129,7 +129,7 @@ static CUresult open_gpu(unsigned minor, struct gpu *gpu)
 	return result;
 }
 
-/* All there are, in their order. */
+/* Open all GPUs, in order. */
 static CUresult open_gpus(struct gpu *all, unsigned *count)
 {
 	*count = 0;
@@ -144,7 +144,7 @@ static CUresult open_gpus(struct gpu *all, unsigned *count)
 	return CUDA_SUCCESS;
 }
 
-/* "GPU-" and the beginning of its hexadecimal digits. */
+/* "GPU-" and a prefix of the hexadecimal digits. */
 static bool has_uuid(const struct gpu *gpu, const char *text, size_t length)
 {
 	const uint8_t *b = (const uint8_t *)gpu->uuid.bytes;
@@ -169,8 +169,8 @@ static unsigned find_named(const struct gpu *all, unsigned count, const char *te
 	return count;
 }
 
-/* CUDA_VISIBLE_DEVICES: numbers or names in the order wanted, up to the first that is none. One named twice: nothing
- * is seen, as the real library has it. */
+/* CUDA_VISIBLE_DEVICES: indices or uuids in the requested order, up to the first invalid one. A duplicate
+ * hides all GPUs, as in the real library. */
 static void choose_gpus(struct gpu *all, unsigned count)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
@@ -223,7 +223,7 @@ CUresult port_open(void)
 		return result;
 	}
 	port.pid = getpid();
-	/* Pairs with api_enter's load: who sees it open sees the rest. */
+	/* Pairs with the load in api_enter: a thread that sees is_open sees the rest. */
 	__atomic_store_n(&port.is_open, true, __ATOMIC_RELEASE);
 	return CUDA_SUCCESS;
 }

@@ -1,4 +1,4 @@
-/* Contexts that programs make for themselves, and the one of each GPU that its users share. */
+/* Contexts made by programs, and the primary context of each GPU. */
 #include "soft/cuda/current.h"
 #include "soft/cuda/device.h"
 
@@ -10,7 +10,7 @@ static bool flags_are_known(unsigned flags)
 	       (how <= CU_CTX_SCHED_YIELD || how == CU_CTX_SCHED_BLOCKING_SYNC);
 }
 
-/* ---- a program's own */
+/* ---- contexts of programs */
 
 static CUresult context_create(CUcontext *handle, unsigned flags, CUdevice device)
 {
@@ -84,7 +84,7 @@ EXPORT CUresult cuCtxDestroy(CUcontext context)
 	return cuCtxDestroy_v2(context);
 }
 
-/* ---- a GPU's primary one */
+/* ---- primary contexts */
 
 static CUresult primary_retain(CUcontext *handle, CUdevice device)
 {
@@ -109,7 +109,7 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 	LEAVE(primary_retain(context, device));
 }
 
-/* Off its place first: whoever retains it while we wait for its work gets a new one. */
+/* Clear gpu->primary first: a retain during the wait makes a new context. */
 static void primary_free(struct gpu *gpu)
 {
 	struct context *context = gpu->primary;
@@ -138,7 +138,7 @@ EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 	return cuDevicePrimaryCtxRelease_v2(device);
 }
 
-/* Users keep their claims: the next to retain it gets a new one. */
+/* References stay: the next retain makes a new context. */
 EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
 	struct gpu *gpu;

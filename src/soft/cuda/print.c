@@ -1,4 +1,4 @@
-/* What comes back from kernels beside results: errors, from the context's notifier, and text, from its print ring. */
+/* Errors of kernels, from the notifier of the context, and their output, from its print ring. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,8 @@
 
 #include "soft/cuda/core.h"
 
-/* As the real library names the same mistakes. What hangs a real GPU (a barrier that nobody completes) ends here. */
+/* The error codes of the real library. A barrier that is never completed, which hangs a real GPU, is an error
+ * here. */
 static CUresult error_of_fault(uint16_t fault)
 {
 	switch (fault) {
@@ -34,7 +35,7 @@ static CUresult error_of(const struct soft_notifier *notifier)
 	return error_of_fault(notifier->fault);
 }
 
-/* "file:line: function: assertion `condition' failed" becomes what the real library prints of it. */
+/* Converts "file:line: function: assertion `condition' failed" to the text of the real library. */
 static void tell_assertion(const struct soft_notifier *n)
 {
 	static const char mark[] = " assertion `", end[] = "' failed";
@@ -57,7 +58,7 @@ static void tell_assertion(const struct soft_notifier *n)
 			  n->block[0], n->block[1], n->block[2], n->thread[0], n->thread[1], n->thread[2],
 			  condition ? condition : "?");
 	if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
-		return; /* a program without stderr */
+		return; /* the program has no stderr */
 }
 
 void context_set_error(struct context *context, CUresult error)
@@ -79,13 +80,13 @@ CUresult context_check(struct context *context)
 	error = error_of(&notifier);
 	context_set_error(context, error);
 	channels_finish(context);
-	context_print(context); /* what was printed before it */
+	context_print(context); /* print the earlier output first */
 	if (notifier.fault == PTX_FAULT_ASSERT)
 		tell_assertion(&notifier);
 	return error;
 }
 
-/* The bytes between tail and head, in one piece; the ring's memory is the GPU's to write, so head is not trusted. */
+/* Copy the bytes between tail and head. The GPU writes the memory of the ring, so head is not trusted. */
 static char *take_text(struct soft_print *print, size_t *length)
 {
 	const uint32_t bytes = CONTEXT_PRINT_BYTES;
@@ -100,13 +101,13 @@ static char *take_text(struct soft_print *print, size_t *length)
 		first = count;
 	memcpy(text, print->text + (tail & (bytes - 1)), first);
 	memcpy(text + first, print->text, count - first);
-	/* The GPU may write there again. */
+	/* The GPU can now overwrite the bytes. */
 	__atomic_store_n(&print->tail, tail + count, __ATOMIC_RELEASE);
 	*length = count;
 	return text;
 }
 
-/* Without the lock: another thread may hold stdout's and wait for ours. */
+/* Writes without the lock: a thread that holds the lock of stdout may wait for the api lock. */
 void context_print(struct context *context)
 {
 	struct soft_print *print = context->print;

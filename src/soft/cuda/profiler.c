@@ -1,4 +1,4 @@
-/* cuProfiler*: programs mark what a profiler shall look at; without one there is nothing to do, and no error. */
+/* cuProfiler*: without a profiler these functions do nothing and succeed. */
 #include "soft/cuda/core.h"
 
 CUresult cuProfilerStart(void); /* cudaProfiler.h */

@@ -1,6 +1,6 @@
-/* One line on stderr for a module that is refused: a program of the CUDA runtime sees a number only. Nothing of the
- * program's own changes: errno, pending signals and stdout stay as they are, and the line is left out where writing it
- * could wait or where the program asked for the log itself. BELFRY_SOFT_QUIET=1 turns it off. */
+/* Print one line on stderr for a module that is refused: a program of the CUDA runtime gets only an error
+ * code. errno, pending signals and stdout are unchanged. The line is omitted if the write could block, or if
+ * the program asked for the log. BELFRY_SOFT_QUIET=1 turns it off. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,7 +19,8 @@ static bool is_quiet(void)
 	return quiet && *quiet && strcmp(quiet, "0") != 0;
 }
 
-/* A pipe that nobody reads any more must not end the program: SIGPIPE is held back, and taken if this write raised it. */
+/* A write to a closed pipe must not end the program: SIGPIPE is blocked, and consumed if this write raised
+ * it. */
 static void write_quietly(const char *line, size_t length)
 {
 	struct pollfd poll_fd = { .fd = STDERR_FILENO, .events = POLLOUT };

@@ -1,10 +1,10 @@
-/* What a person is told of a module that is refused. */
+/* The message for a module that is refused. */
 #ifndef BELFRY_SOFT_CUDA_REFUSED_H
 #define BELFRY_SOFT_CUDA_REFUSED_H
 
 #include "base/error.h"
 
-/* `path`: the module's file, or NULL if it came from memory. Nothing if err holds no error. */
+/* `path`: the file of the module; NULL: from memory. Prints nothing without an error in err. */
 void refused_tell(const char *path, const struct bf_error *err);
 
 #endif

@@ -1,9 +1,9 @@
-/* cuMemHostRegister: the program's own pages become ones that the GPU sees. A real GPU reads the pages that are there;
- * ours can read only shared memory, so the pages are replaced, in place, by shared ones with the same contents, and
- * by private ones again when the registration ends.
- * Contents are copied and then the pages exchanged in one step (mremap). What other threads write to these very pages
- * in between is lost; registering a buffer while it is written is the program's own race, but its first and last page
- * may hold other things as well: these two are copied last, right before. Two registrations cannot share a page. */
+/* cuMemHostRegister: make pages of the program accessible to the GPU. A real GPU accesses the existing pages.
+ * The software GPU can access only shared memory, so the pages are replaced in place by shared pages with the
+ * same contents, and by private pages when the registration ends. The contents are copied, and then the pages
+ * are exchanged in one step (mremap). Writes of other threads in between are lost. Writing a buffer while it
+ * is registered is a race of the program, but the first and the last page can hold other data: these two are
+ * copied last, immediately before the exchange. Two registrations cannot share a page. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static void *pointer(uint64_t address)
 	return (void *)(uintptr_t)address;
 }
 
-/* Whether pages of this mapping can be exchanged without the program noticing: private, and not a stack that runs. */
+/* Whether the pages of this mapping can be exchanged unnoticed: private, and not a stack in use. */
 static CUresult mapping_suits(const char *rights, const char *name, bool is_read_only)
 {
 	if (rights[3] != 'p')
@@ -41,7 +41,7 @@ static CUresult mapping_suits(const char *rights, const char *name, bool is_read
 	return CUDA_SUCCESS;
 }
 
-/* All of the pages must be mapped, by mappings that suit. */
+/* All pages must be mapped, by suitable mappings. */
 static CUresult pages_suit(struct pages pages, bool is_read_only)
 {
 	cleanup_file FILE *maps = fopen("/proc/self/maps", "re");
@@ -65,13 +65,13 @@ static CUresult pages_suit(struct pages pages, bool is_read_only)
 	}
 	if (!result && at < end)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* A thread's stack has no name, but this thread's is here. */
+	/* The stack of a thread is not named in maps; at least the current stack is checked. */
 	if ((uintptr_t)&here >= pages.start && (uintptr_t)&here < end)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	return result;
 }
 
-/* The first and the last page hold what is not the caller's: sanitizers, where the program has them, must not mind. */
+/* The first and the last page contain other data: not instrumented by sanitizers. */
 #define UNWATCHED __attribute__((no_sanitize("address"), no_sanitize("thread")))
 UNWATCHED static void page_copy(void *to, const void *from)
 {
@@ -82,7 +82,7 @@ UNWATCHED static void page_copy(void *to, const void *from)
 		copy[i] = word[i];
 }
 
-/* Put the pages at `from` in place of others, with what those hold now. */
+/* Replace pages by those at `from`, with the current contents. */
 static CUresult pages_exchange(struct pages pages, void *from)
 {
 	uint64_t last = pages.bytes - SOFT_PAGE_BYTES;
@@ -151,7 +151,7 @@ static CUresult register_pages(struct context *context, uint64_t address, uint64
 	return result;
 }
 
-/* If there is no memory for private pages the shared ones stay: the program's data is worth more than tidiness. */
+/* Without memory for private pages, the shared pages stay, so that no data is lost. */
 CUresult register_undo(struct range *range)
 {
 	const struct range was = *range;
@@ -200,7 +200,7 @@ EXPORT CUresult cuMemHostRegister_v2(void *at, size_t bytes, unsigned int flags)
 	LEAVE(host_register(at, bytes, flags));
 }
 
-/* Registered memory is named by the address it was registered with. */
+/* A registration is identified by its address. */
 static CUresult register_find(const void *at, struct range **range)
 {
 	*range = at ? range_find((uintptr_t)at) : NULL;
@@ -224,7 +224,7 @@ static CUresult host_unregister(void *at)
 	if (!result)
 		result = memory_wait(range);
 	if (!result)
-		result = register_find(at, &range); /* the lock was given up in the wait */
+		result = register_find(at, &range); /* the lock was released during the wait */
 	return result ? result : register_undo(range);
 }
 

@@ -1,11 +1,11 @@
-/* Values by context and key, for the CUDA runtime: it keeps its own state of a context there. */
+/* Values by context and key: the CUDA runtime stores its state of a context here. */
 #include <stdlib.h>
 
 #include "soft/cuda/export.h"
 
 static struct stored {
 	struct context *context;
-	uint64_t context_id; /* an address may come again, an id does not */
+	uint64_t context_id; /* addresses are reused, ids are not */
 	void *key, *value;
 	storage_gone gone;
 	struct stored *next;
@@ -115,6 +115,6 @@ void export_context_gone(struct context *context)
 		held = api_pause();
 		stored.gone((CUcontext)context, stored.key, stored.value);
 		api_resume(held);
-		link = &all_stored; /* the list may be another one now */
+		link = &all_stored; /* the list may have changed */
 	}
 }

@@ -1,5 +1,5 @@
-/* Streams: a channel each, and the order that the legacy default stream imposes: it waits for all blocking streams of
- * its context, and they wait for it. */
+/* Streams: each has a channel. The legacy default stream waits for all blocking streams of its context, and
+ * they wait for it. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 
 static uint64_t last_id;
 
-/* ---- making and ending */
+/* ---- creation and destruction */
 
 CUresult stream_new(struct context *context, unsigned flags, int priority, const uint64_t *sms,
 		    struct stream **made)
@@ -89,7 +89,7 @@ static bool is_blocking(const struct stream *stream)
 	return !stream->is_null && !(stream->flags & CU_STREAM_NON_BLOCKING);
 }
 
-/* What the null stream has not waited for yet of a blocking one, or that one of the null stream. */
+/* Whether `other` has work that was not yet waited for; updates *waited. */
 static bool is_behind(const struct channel *other, uint64_t *waited)
 {
 	if (other->submitted == *waited)
@@ -139,7 +139,7 @@ CUresult stream_begin(struct stream *stream, uint32_t words, uint32_t bytes)
 	uint32_t waits;
 	CUresult result;
 
-	do { /* while it waits for room, others submit */
+	do { /* other threads can submit while it waits for space */
 		waits = count_waits(stream);
 		result = channel_begin(stream->channel, words + waits * CHANNEL_WAIT_WORDS, bytes);
 		if (result)

@@ -1,4 +1,4 @@
-/* The public functions about streams. */
+/* Public functions: streams. */
 #include "soft/cuda/core.h"
 
 static CUresult stream_create(CUstream *handle, unsigned flags, int priority)
@@ -33,7 +33,7 @@ static bool is_default(CUstream handle)
 	return !handle || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
 }
 
-/* Also in a context with an error: that is when programs tidy up. */
+/* Also valid in a context with an error: programs clean up then. */
 static CUresult find_any(CUstream handle, struct stream **stream)
 {
 	CUresult result = stream_find(handle, stream);
@@ -69,7 +69,7 @@ static CUresult find_to_ask(CUstream handle, struct stream **stream)
 	return result ? result : capture_forbids();
 }
 
-/* Asked in order: work that it must wait for counts as its own. */
+/* Includes work that the stream must wait for. */
 EXPORT CUresult cuStreamQuery(CUstream handle)
 {
 	struct stream *stream;
@@ -156,7 +156,7 @@ EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext *context)
 	LEAVE(result);
 }
 
-/* Either of the two, never both. */
+/* Sets one of the two, never both. */
 EXPORT CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCtx *green)
 {
 	struct stream *stream;
@@ -174,7 +174,7 @@ EXPORT CUresult cuStreamGetCtx_v2(CUstream handle, CUcontext *context, CUgreenCt
 	LEAVE(result);
 }
 
-/* ---- calls on the host */
+/* ---- host functions */
 
 static CUresult add_callback(CUstream handle, CUstreamCallback callback, void *argument)
 {
@@ -219,7 +219,7 @@ static CUresult set_attribute(struct stream *stream, CUstreamAttrID id, const CU
 	switch ((int)id) {
 	case CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW:
 	case CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-		return CUDA_SUCCESS; /* hints about caches that are not there */
+		return CUDA_SUCCESS; /* cache hints, without effect */
 	case CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY:
 		stream->sync_policy = (int)value->syncPolicy;
 		return CUDA_SUCCESS;
@@ -300,7 +300,7 @@ EXPORT CUresult cuStreamCopyAttributes(CUstream dst_handle, CUstream src_handle)
 	LEAVE(result);
 }
 
-/* Managed memory is the GPU's and the host's at all times here: there is nothing to attach. */
+/* Managed memory is always accessible to the GPU and the host: nothing to attach. */
 EXPORT CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t length,
 				       unsigned int flags)
 {

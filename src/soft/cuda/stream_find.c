@@ -1,4 +1,4 @@
-/* Which stream a handle means, and the streams that are a thread's own default. */
+/* Find the stream of a handle, and the default streams of threads. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ struct own { /* a thread's stream in one context */
 static pthread_key_t own_key;
 static pthread_once_t own_once = PTHREAD_ONCE_INIT;
 
-/* A thread ends. */
+/* Called when a thread exits. */
 static void free_own(void *list)
 {
 	bool is_ours = port.pid == getpid();

@@ -1,5 +1,5 @@
-/* Texture and surface objects. An object's handle is the address of its descriptor (soft/ptx/texture.h) in device
- * memory: kernels are handed it as they are on a real GPU, and read it there. */
+/* Texture and surface objects. The handle is the address of the descriptor (soft/ptx/texture.h) in device
+ * memory: kernels receive the handle, as on a real GPU, and read the descriptor. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static CUresult texture_find(uint64_t handle, bool is_surface, struct texture **
 	return t ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* ---- what the GPU reads, of what the program describes */
+/* ---- conversion of the program's descriptions */
 
 static CUresult from_array(CUarray handle, struct ptx_texture *to)
 {
@@ -145,7 +145,7 @@ static CUresult from_sampling(const CUDA_TEXTURE_DESC *desc, struct ptx_texture 
 
 /* ---- objects */
 
-/* Memory for the descriptor; from now on it can be found. */
+/* Allocate memory for the descriptor, and add the object to the list. */
 static CUresult texture_link(struct texture *made)
 {
 	struct context *context;
@@ -186,7 +186,7 @@ static CUresult texture_destroy(unsigned long long handle, bool is_surface)
 	return CUDA_SUCCESS;
 }
 
-/* The lock is given up in the copy: the object may go meanwhile, with its context. */
+/* The copy releases the lock: the object and its context can be freed meanwhile. */
 static CUresult texture_write(struct texture *made, struct ptx_texture *from, unsigned long long *handle)
 {
 	const struct op_copy copy = {
@@ -286,7 +286,7 @@ EXPORT CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *sampling, CUtexObje
 	LEAVE(result);
 }
 
-/* Objects with a view are not made, so that there is none to tell. */
+/* Objects with a view are not supported, so there is none to return. */
 EXPORT CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *view, CUtexObject handle)
 {
 	struct texture *texture;

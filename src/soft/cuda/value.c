@@ -1,4 +1,4 @@
-/* Streams that wait for a value in memory, and write one. */
+/* Stream operations that wait for a value in memory, or write one. */
 #include "soft/cuda/core.h"
 
 enum { VALUES_MAX = 256 };
@@ -31,7 +31,7 @@ static CUresult check_one(const CUstreamBatchMemOpParams *params)
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}
-	/* waitValue and writeValue begin alike. */
+	/* waitValue and writeValue have the same first fields. */
 	if (!params->waitValue.address || params->waitValue.address % align ||
 	    !range_find(params->waitValue.address))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -79,7 +79,7 @@ CUresult op_submit_values(struct stream *stream, const struct op_values *values)
 		case CU_STREAM_MEM_OP_WRITE_VALUE_64:
 			put_write(stream->channel, params);
 			break;
-		default: /* barriers: everything here is in order, and memory coherent */
+		default: /* barriers: all work is in order, and memory is coherent */
 			break;
 		}
 	}
@@ -112,7 +112,7 @@ static CUresult do_one(CUstream stream, CUstreamBatchMemOpType operation, CUdevi
 {
 	CUstreamBatchMemOpParams params = { 0 };
 
-	/* waitValue and writeValue are laid out alike. */
+	/* waitValue and writeValue have the same layout. */
 	params.waitValue.operation = operation;
 	params.waitValue.address = address;
 	params.waitValue.value64 = value;

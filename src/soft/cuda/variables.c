@@ -1,4 +1,4 @@
-/* A module's variables: in one block of device memory, those that the host sees in another. */
+/* The variables of a module: one block of device memory, and one of managed memory. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define BLOCK_MAX_BYTES (1ull << 46)
 
-/* Declared elsewhere and defined here: the definition's index, else -1. */
+/* The index of the definition of an extern variable, or -1. */
 static int64_t find_definition(const struct ptx_module *ptx, const char *name)
 {
 	for (uint32_t i = 0; i < ptx_variable_count(ptx); i++) {
@@ -20,7 +20,7 @@ static int64_t find_definition(const struct ptx_module *ptx, const char *name)
 	return -1;
 }
 
-/* Offsets in place of addresses; returns how many bytes they take, or UINT64_MAX. */
+/* Assign offsets in place of addresses. Returns the total bytes, or UINT64_MAX. */
 static uint64_t lay_out(const struct ptx_module *ptx, bool is_managed, uint64_t *addresses)
 {
 	const struct ptx_variable *v;
@@ -67,7 +67,7 @@ static CUresult resolve(struct module *module, struct bf_error *err)
 	return CUDA_SUCCESS;
 }
 
-/* The variable's data with the addresses of others filled in; the caller frees it. */
+/* The initial data of the variable, with the addresses of others filled in; the caller frees it. */
 static uint8_t *initial_data(const struct ptx_variable *v, const uint64_t *addresses)
 {
 	uint8_t *data = malloc(v->data_bytes);
@@ -89,7 +89,7 @@ static uint8_t *initial_data(const struct ptx_variable *v, const uint64_t *addre
 static CUresult fill_device(struct module *module, struct stream *stream)
 {
 	const struct range *block = module->block;
-	/* In lines: a count of elements has 32 bits. */
+	/* In lines: the element count has 32 bits. */
 	const uint64_t line = 1 << 20, lines = block->bytes / line, rest = block->bytes % line;
 	struct op op = { .kind = OP_FILL, .fill = { .dst = block->base, .pitch = line, .element_bytes = 1 } };
 	CUresult result = CUDA_SUCCESS;
@@ -141,7 +141,7 @@ static CUresult write_device(struct module *module, struct stream *stream)
 	return result ? result : stream_synchronize(stream);
 }
 
-/* On a stream of its own: what the program has under way neither waits nor is waited for. */
+/* Uses its own stream: no order with the program's work. */
 static CUresult init_device(struct module *module)
 {
 	struct stream *stream;
@@ -173,7 +173,7 @@ static CUresult init_managed(const struct ptx_module *ptx, const struct range *r
 	return CUDA_SUCCESS;
 }
 
-/* Managed variables of a library are the same in every context and outlive them: they are made in none. */
+/* Managed variables of a library are common to all contexts and outlive them: they belong to none. */
 static CUresult new_managed(uint64_t bytes, struct range **range)
 {
 	struct context nobody = { .gpu = &port.gpus[0] };

@@ -1,5 +1,5 @@
-/* Addresses without memory, and memory put there: cuMemAddressReserve, cuMemMap, cuMemSetAccess. What is mapped is a
- * range within the reserved one. The GPU sees it, in all its contexts, once it has been given access. */
+/* cuMemAddressReserve, cuMemMap, cuMemSetAccess: reserved addresses, and memory mapped there. A mapping is a
+ * range inside the reserved range. All contexts of the GPU can use it once access was granted. */
 #include "soft/cuda/vmm.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static CUresult vmm_reserve(CUdeviceptr *address, size_t bytes, size_t align)
 	return CUDA_SUCCESS;
 }
 
-/* Where the program would like to have it is a hint that is not taken. */
+/* The requested address is a hint, and is ignored. */
 EXPORT CUresult cuMemAddressReserve(CUdeviceptr *address, size_t bytes, size_t align, CUdeviceptr wanted,
 				    unsigned long long flags)
 {
@@ -61,9 +61,9 @@ EXPORT CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
 	LEAVE(CUDA_SUCCESS);
 }
 
-/* ---- maps */
+/* ---- mappings */
 
-/* Whether all of it is reserved, by one reservation, and nothing is mapped there. */
+/* Whether the addresses are inside one reservation, and nothing is mapped there. */
 static bool is_free(uint64_t address, uint64_t bytes)
 {
 	const struct range *range = range_find(address);
@@ -124,7 +124,7 @@ EXPORT CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
 	LEAVE(vmm_map(address, bytes, offset, memory));
 }
 
-/* The first of the maps that together are exactly these addresses, or NULL. */
+/* The first of the mappings that together cover exactly these addresses, or NULL. */
 static struct vmm_map *maps_of(uint64_t address, uint64_t bytes)
 {
 	struct vmm_map *first = all_maps;
@@ -147,7 +147,7 @@ static CUresult map_show(const struct vmm_map *map, const struct context *contex
 			    map->access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
-/* As its access says. */
+/* Map in all contexts, with the access rights of the mapping. */
 static CUresult map_show_all(const struct vmm_map *map)
 {
 	CUresult result = CUDA_SUCCESS;
@@ -181,7 +181,7 @@ static void map_free(struct vmm_map *map)
 	free(map);
 }
 
-/* What runs may use the memory until it is done. */
+/* Running work may use the memory: wait for it first. */
 static CUresult vmm_unmap(uint64_t address, uint64_t bytes)
 {
 	struct vmm_map *first = maps_of(address, bytes);
@@ -190,7 +190,7 @@ static CUresult vmm_unmap(uint64_t address, uint64_t bytes)
 	if (!first)
 		return CUDA_ERROR_INVALID_VALUE;
 	memory_wait(first->range);
-	first = maps_of(address, bytes); /* the lock was given up in the wait */
+	first = maps_of(address, bytes); /* the lock was released during the wait */
 	if (!first)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (struct vmm_map *map = first, *next; map && map->range->base < end; map = next) {
@@ -219,7 +219,7 @@ static CUresult access_check(const struct vmm_map *map, const CUmemAccessDesc *w
 	if (wish->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && wish->flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
 	    wish->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* GPUs do not see each other's memory. */
+	/* GPUs cannot access each other's memory. */
 	if (gpu != map->memory->gpu && wish->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
 		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 	return CUDA_SUCCESS;
@@ -239,7 +239,7 @@ static CUresult map_set_access(struct vmm_map *map, const CUmemAccessDesc *wish)
 	return result;
 }
 
-/* Access that is taken away may still be in use: what runs is waited for first. */
+/* Running work may use access that is removed: wait for it first. */
 static CUresult vmm_set_access(uint64_t address, uint64_t bytes, const CUmemAccessDesc *list, size_t count)
 {
 	struct vmm_map *map = maps_of(address, bytes);
@@ -252,7 +252,7 @@ static CUresult vmm_set_access(uint64_t address, uint64_t bytes, const CUmemAcce
 			memory_wait(map->range);
 			break;
 		}
-	map = maps_of(address, bytes); /* the lock was given up in the wait */
+	map = maps_of(address, bytes); /* the lock was released during the wait */
 	if (!map)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (; map && map->range->base < address + bytes; map = map->next)

@@ -1,4 +1,4 @@
-/* Memory without an address: cuMemCreate and what can be asked of it. */
+/* cuMemCreate: memory without an address, and its properties. */
 #include <stdlib.h>
 
 #include "soft/cuda/heap.h"
