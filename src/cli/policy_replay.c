@@ -33,8 +33,8 @@ static const char replay_help[] =
 
 static const char built_in[] = "built-in";
 
-/* The run time of a hook here says nothing about its run time in a GPU server: the budget is never
- * exceeded. */
+/* The run time of a hook differs from that in a GPU server: the budget is so large that no policy exceeds
+ * it. */
 static const uint64_t budget_ns = 1000000000;
 
 /* Returns 0 with *policy NULL for the built-in policy. */
