@@ -1,12 +1,13 @@
-/* Places for registers: the thousands of names a compiler writes share as few rows as are alive at a time, so
- * that a warp's file stays in the cache. A lane's column belongs to one thread, so a thread's own flow decides. */
+/* Register allocation: the thousands of names that a compiler writes share as few rows as are live at a time,
+ * so that the registers of a warp stay in the cache. The column of a lane belongs to one thread, so the
+ * control flow of a thread decides. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "soft/ptx/flow.h"
 
 #define BITS_MAX_WORDS ((size_t)4 << 20)
-#define CLASSES 4 /* 8, 4, 2 bytes a lane, predicates */
+#define CLASSES 4 /* 8, 4, 2 bytes per lane, predicates */
 
 struct life {
 	uint32_t first;
@@ -55,7 +56,7 @@ static void scan_block(const struct ptx_body *body, const struct ptx_flow *flow,
 		for (unsigned k = op->writes; k < op->count; k++)
 			if (is_register(op->r[k]))
 				note_read(l, b, op->r[k]);
-		for (unsigned k = 0; k < op->writes; k++) /* under a guard the old value may stay */
+		for (unsigned k = 0; k < op->writes; k++) /* with a guard, the old value may stay */
 			if (is_register(op->r[k]) && op->guard == PTX_NO_OPERAND)
 				l->kills[b * l->words + op->r[k] / 64] |= 1ull << (op->r[k] % 64);
 	}
@@ -154,7 +155,7 @@ static int solve_lives(struct ptx_loader *loader, struct ptx_body *body, struct 
 	return rc;
 }
 
-/* Registers in the order of their first use or, with by_last, of their last: a counting sort. */
+/* Sort the registers by their first use, or by_last by their last: a counting sort. */
 static int sort_lives(const struct life *lives, uint32_t count, uint32_t op_count, bool by_last,
 		      uint32_t *sorted)
 {
@@ -186,7 +187,7 @@ static void assign(struct ptx_body *body, const struct life *lives, const uint32
 		struct ptx_reg *reg = &body->regs[by_first[i]];
 		struct pool *pool = &pools[class_of(reg)];
 
-		/* one that ends where this one begins is still read there */
+		/* a life that ends where this one begins is still read there */
 		for (; lives[by_last[ended]].last < lives[by_first[i]].first; ended++) {
 			struct ptx_reg *old = &body->regs[by_last[ended]];
 			struct pool *to = &pools[class_of(old)];
@@ -197,7 +198,7 @@ static void assign(struct ptx_body *body, const struct life *lives, const uint32
 	}
 }
 
-/* Slots into bytes: the widest first, so that every row is aligned to its size or to 64. */
+/* Convert slots to bytes: the widest first, so that every row is aligned to its size or to 64. */
 static void lay_out(struct ptx_body *body, const struct pool pools[CLASSES])
 {
 	static const uint32_t slot_bytes[CLASSES] = { 256, 128, 64, 4 };
@@ -238,7 +239,7 @@ int ptx_allocate(struct ptx_loader *loader, struct ptx_body *body)
 			pools[c].free_slots = slots + (size_t)c * n;
 		memset(lives, 0xff, n * sizeof(*lives));
 		lives[body->return_reg] = (struct life){ 0, body->op_count }; /* read by every ret */
-		if (body->function->is_stacked) /* and by every use of local memory */
+		if (body->function->is_stacked) /* read by every use of local memory */
 			lives[body->frame_reg] = (struct life){ 0, body->op_count };
 		rc = solve_lives(loader, body, lives);
 	}

@@ -1,4 +1,4 @@
-/* Memory that lives and dies together: what a module or one load is made of. */
+/* Memory that is freed together: the parts of a module, or of one load. */
 #ifndef BELFRY_SOFT_PTX_ARENA_H
 #define BELFRY_SOFT_PTX_ARENA_H
 
@@ -18,7 +18,7 @@ void *ptx_arena_alloc(struct ptx_arena *arena, size_t bytes);
 char *ptx_arena_text(struct ptx_arena *arena, const char *text, size_t length);
 void ptx_arena_free(struct ptx_arena *arena);
 
-/* Room for one more of `size` bytes in a growing array on the heap: the new element (zeroed), or NULL. */
+/* Append an element of `size` bytes to a growing array: returns the new element (zeroed), or NULL. */
 void *ptx_list_add(void **items, uint32_t *count, uint32_t *room, size_t size);
 
 #endif

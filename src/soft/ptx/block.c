@@ -1,4 +1,4 @@
-/* Blocks: made for a launch, started for an index, run warp by warp until done, stopped or faulted. */
+/* Blocks: created for a launch, started for an index, run warp by warp until done, stopped or faulted. */
 #include "soft/ptx/block.h"
 
 #include <errno.h>
@@ -6,8 +6,8 @@
 
 #include "soft/ptx/lane.h"
 
-/* Ops a warp runs before the next one has its turn, and the stop flag and the budget are looked at: fewer when the
- * budget is so small that not all warps would have a turn. */
+/* The number of ops that a warp runs before the next warp runs, and before the stop flag and the budget are
+ * checked. It is smaller if the budget would not reach all warps. */
 #define SLICE_OPS 2048u
 #define SLICE_MIN_OPS 32u
 
@@ -55,7 +55,7 @@ void ptx_fault_set(struct ptx_warp *w, const struct ptx_op *op, enum ptx_fault_k
 	b->state = PTX_STATE_FAULT;
 }
 
-/* The span is not the one used last: look at the others, then ask. */
+/* The address is not in the span used last: search the others, then call translate. */
 uint8_t *ptx_span_miss(struct ptx_block *block, uint64_t address, uint32_t bytes, bool is_write)
 {
 	struct ptx_span found = { 0 };
@@ -126,10 +126,11 @@ uint64_t ptx_launch_stack_bytes(const struct ptx_launch *launch)
 	return (uint64_t)stack_bytes(launch) * (1 + PTX_CONTROL_FACTOR);
 }
 
-/* Lanes' stacks are lines apart, or all of them would share a few sets of the host's caches. */
+/* The stacks of the lanes are a few lines apart; otherwise they would share a few sets of the host's
+ * caches. */
 #define STACK_APART_BYTES 64u
 
-/* Memory of every thread. What no thread touches of a stack the host need not have: no memset. */
+/* Memory for all threads. No memset: the host then allocates only the touched pages of a stack. */
 static void *alloc_threads(const struct ptx_block *b, uint32_t bytes)
 {
 	return calloc((size_t)b->warp_count * PTX_LANES + 1, bytes ? bytes : 1);
@@ -253,7 +254,8 @@ void ptx_block_free(struct ptx_block *b)
 	free(b);
 }
 
-/* The stack only as far as calls have used it: a program that writes past that in a block may find it in the next. */
+/* The stack is cleared only as far as calls have used it: writes past that can be visible in the next
+ * block. */
 static void clear_local(struct ptx_block *b)
 {
 	uint32_t used = b->control ? b->stack_used : b->local_bytes;
@@ -276,7 +278,7 @@ void ptx_block_start(struct ptx_block *b, const uint32_t index[3], uint32_t sm)
 	b->state = PTX_STATE_RUNNING;
 	memset(b->barriers, 0, sizeof(b->barriers));
 	memset(&b->fault, 0, sizeof(b->fault));
-	/* nothing of another block, or of another program's, is to be seen */
+	/* no data of another block or program must be visible */
 	memset(b->shared, 0, b->shared_bytes);
 	clear_local(b);
 	memset(b->files, 0, (size_t)b->function->regs_total * b->warp_count);
@@ -295,7 +297,7 @@ static uint32_t fragment_run(struct ptx_warp *w, uint32_t limit)
 	return ptx_fragment_run_any(w, limit);
 }
 
-/* One warp's turn; whether it could run at all. */
+/* Run a warp for one turn. Returns false if it could not run. */
 static bool warp_turn(struct ptx_warp *w, uint32_t left)
 {
 	bool has_run = false;
@@ -316,7 +318,7 @@ static bool warp_turn(struct ptx_warp *w, uint32_t left)
 	return has_run;
 }
 
-/* The next warp's turn. When no warp could run, once around, none ever will. */
+/* Run the next warp. If no warp could run in a full round, none ever will. */
 static void block_step(struct ptx_block *b, uint32_t ops)
 {
 	struct ptx_warp *w = &b->warps[b->next_warp];

@@ -1,4 +1,4 @@
-/* A running block. Written for the handlers: everything they touch is here. */
+/* A running block: everything that the handlers access. */
 #ifndef BELFRY_SOFT_PTX_BLOCK_H
 #define BELFRY_SOFT_PTX_BLOCK_H
 
@@ -8,13 +8,13 @@
 
 #define PTX_BARRIERS 16u
 #define PTX_SPANS 4u
-/* Reserved shared memory, if the module uses it: what cooperative groups need (details/memory.h). Measured on an H200:
- * begin 0, end 288, cap 1024, both offsets 0. Here it lies behind the program's own. */
+/* Reserved shared memory for cooperative groups (details/memory.h), if the module uses it. Measured on an
+ * H200: begin 0, end 288, cap 1024, both offsets 0. Here it follows the program's shared memory. */
 #define PTX_RESERVED_BYTES 288u
 
 enum ptx_wait { PTX_WAIT_NOTHING, PTX_WAIT_LANES, PTX_WAIT_BARRIER };
 
-/* Lanes of a warp at one pc. */
+/* Lanes of a warp at the same pc. */
 struct ptx_fragment {
 	uint32_t pc;
 	uint32_t mask;
@@ -24,29 +24,29 @@ struct ptx_fragment {
 
 struct ptx_warp {
 	uint8_t *base[2]; /* registers, constants: see PTX_CONST_BIT */
-	uint32_t pc;	  /* of the fragment that runs; its lanes: */
+	uint32_t pc;	  /* of the running fragment; its lanes: */
 	uint32_t mask;
-	uint32_t stop;	/* at this pc or past it another fragment's turn has come; 0: stop now */
+	uint32_t stop;	/* at or after this pc another fragment must run; 0: stop now */
 	uint32_t carry; /* CC.CF of each lane */
 	struct ptx_block *block;
 	uint32_t *extra; /* PTX_EXTRA_ROWS rows, if the module uses them */
 	uint32_t index;
 	uint32_t exists;
 	uint32_t live;				  /* not exited */
-	struct ptx_fragment fragments[PTX_LANES]; /* those that do not run */
+	struct ptx_fragment fragments[PTX_LANES]; /* fragments that do not run */
 	uint32_t fragment_count;
 	uint32_t turn;	  /* for fairness among fragments */
-	bool is_spinning; /* what it looked for has not happened: the turn of others */
-	uint32_t forced;  /* lanes that need not wait for others any more */
+	bool is_spinning; /* a wait has failed: others run first */
+	uint32_t forced;  /* lanes that no longer wait for others */
 	uint64_t cost;
 	uint32_t tid[3][PTX_LANES];
-	uint32_t top[PTX_LANES];   /* of each lane's stack, in its local memory */
-	uint32_t depth[PTX_LANES]; /* bytes of its control stack in use */
+	uint32_t top[PTX_LANES];   /* of the stack of each lane, in its local memory */
+	uint32_t depth[PTX_LANES]; /* bytes in use of its control stack */
 };
 
 struct ptx_barrier {
 	uint32_t arrived;
-	uint32_t expected; /* 0: every thread of the block that still runs */
+	uint32_t expected; /* 0: all running threads of the block */
 	uint32_t votes;
 	bool all;
 	bool any;
@@ -60,13 +60,13 @@ struct ptx_block {
 	uint8_t *params;
 	uint8_t *shared;
 	uint32_t shared_bytes;
-	uint32_t shared_used;	/* of those: the program's own */
-	uint32_t reserved_base; /* behind those, if the module uses reserved shared memory */
+	uint32_t shared_used;	/* the program's part of shared_bytes */
+	uint32_t reserved_base; /* after that, if the module uses reserved shared memory */
 	uint32_t dynamic_base;
 	uint8_t *local;
-	uint32_t local_bytes; /* a thread, with its stack */
-	uint32_t stack_used;  /* the highest top of any lane */
-	uint8_t *control; /* return addresses and saved registers, by thread: never the program's to write */
+	uint32_t local_bytes; /* per thread, with its stack */
+	uint32_t stack_used;  /* the highest top of all lanes */
+	uint8_t *control; /* return addresses and saved registers per thread; not accessible to the program */
 	uint32_t control_bytes;
 	uint8_t *files;	 /* register files of all warps */
 	uint32_t *extra; /* rows of operands of all warps, or NULL */
@@ -75,16 +75,16 @@ struct ptx_block {
 	uint32_t thread_count;
 	uint32_t live_threads;
 	uint32_t next_warp;
-	uint32_t idle_warps; /* in a row that could not run */
-	uint64_t run_cost;   /* cost when ptx_block_run was last called */
+	uint32_t idle_warps; /* consecutive warps that could not run */
+	uint64_t run_cost;   /* cost at the last start of ptx_block_run */
 	uint32_t index[3];
 	uint32_t sm;
 	struct ptx_barrier barriers[PTX_BARRIERS];
 	struct ptx_span spans[PTX_SPANS]; /* [0] was used last */
 	struct ptx_fault fault;
 	enum ptx_state state;
-	uint64_t cost;	      /* since the block started: its clock */
-	uint64_t moved_bytes; /* of device memory, since ptx_block_run was last called */
+	uint64_t cost;	      /* since the start of the block: its clock */
+	uint64_t moved_bytes; /* of device memory, since the last start of ptx_block_run */
 };
 
 /* block.c */
@@ -93,11 +93,11 @@ void ptx_fault_set(struct ptx_warp *warp, const struct ptx_op *op, enum ptx_faul
 uint8_t *ptx_span_miss(struct ptx_block *block, uint64_t address, uint32_t bytes, bool is_write);
 /* warp.c */
 void ptx_warp_start(struct ptx_warp *warp);
-/* Choose the fragment that runs next; false if none can. */
+/* Select the next fragment to run; false if none can. */
 bool ptx_warp_pick(struct ptx_warp *warp);
-/* Put the running fragment aside. */
+/* Suspend the running fragment. */
 void ptx_warp_park(struct ptx_warp *warp, enum ptx_wait wait, uint32_t barrier);
-/* Of the running fragment, these lanes wait at its pc, the others run on. */
+/* These lanes of the running fragment wait at its pc, the others continue. */
 void ptx_warp_leave_behind(struct ptx_warp *warp, uint32_t mask, enum ptx_wait wait);
 void ptx_warp_split(struct ptx_warp *warp, uint32_t mask, uint32_t pc);
 void ptx_barrier_check(struct ptx_block *block, uint32_t barrier);
@@ -128,7 +128,7 @@ static inline void ptx_pred_put(const struct ptx_warp *warp, uint32_t r, uint32_
 	*at = (*at & ~mask) | (bits & mask);
 }
 
-/* Where [address, address + bytes) lies on the host, or NULL. */
+/* The host address of [address, address + bytes), or NULL. */
 static inline uint8_t *ptx_span_find(struct ptx_block *block, uint64_t address, uint32_t bytes, bool is_write)
 {
 	const struct ptx_span *s = &block->spans[0];
@@ -139,7 +139,7 @@ static inline uint8_t *ptx_span_find(struct ptx_block *block, uint64_t address, 
 	return ptx_span_miss(block, address, bytes, is_write);
 }
 
-/* What a stacked caller's frame adds to addresses in it; `row` is PTX_NO_OPERAND for others. */
+/* The offset of the frame of a stacked caller; 0 for others, whose `row` is PTX_NO_OPERAND. */
 static inline uint64_t ptx_frame_of(const struct ptx_warp *warp, uint32_t row, unsigned lane)
 {
 	return row == PTX_NO_OPERAND ? 0 : ((const uint64_t *)ptx_in(warp, row))[lane];

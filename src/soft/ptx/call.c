@@ -1,12 +1,12 @@
-/* Calls: arguments are copied from the caller's frame into the callee's, the result back when it returns. What that
- * means for functions whose frames are on the stack is decided when all are known (stack.c). */
+/* Calls: arguments are copied from the caller's frame to the callee's, and the result back on return. stack.c
+ * adapts the calls of functions with frames on the stack, once all functions are known. */
 #include <errno.h>
 #include <string.h>
 
 #include "soft/ptx/load.h"
 
 struct call {
-	struct ptx_body *callee; /* through a pointer: its prototype */
+	struct ptx_body *callee; /* of a call through a pointer: its prototype */
 	uint32_t pointer;	 /* the register, or PTX_NO_OPERAND */
 	const struct ptx_symbol *args[64];
 	uint32_t arg_count;
@@ -48,7 +48,7 @@ static int parse_callee(struct ptx_loader *loader, struct ptx_statement *st, str
 	return 0;
 }
 
-/* ", prototype" of a call through a pointer, and the end. */
+/* Parse ", prototype" of a call through a pointer, and the end. */
 static int parse_end(struct ptx_loader *loader, struct ptx_statement *st, struct call *call)
 {
 	const struct ptx_token *t = ptx_tok(loader);
@@ -154,7 +154,7 @@ static int end_copies(struct ptx_loader *loader)
 		       : ptx_no_memory(loader);
 }
 
-/* A function of the device runtime: the op itself reads the arguments where the caller put them. */
+/* A function of the device runtime: the op reads the arguments from the caller's frame. */
 static int emit_extern(struct ptx_loader *loader, struct ptx_statement *st, const struct call *call)
 {
 	const char *name = call->callee->function->kernel.name;
@@ -241,7 +241,7 @@ static int note_call(struct ptx_loader *loader, const struct ptx_statement *st, 
 	return 0;
 }
 
-/* One op does it all: which function it is, each lane finds out when it gets there. */
+/* A single op, because each lane finds the function at run time. */
 static int emit_pointer_call(struct ptx_loader *loader, struct ptx_statement *st, const struct call *call)
 {
 	uint32_t first = loader->copy_count;
@@ -264,7 +264,8 @@ static int emit_pointer_call(struct ptx_loader *loader, struct ptx_statement *st
 	return note_call(loader, st, NULL);
 }
 
-/* Arguments over, the call, the result back. A guard holds for all three: predicates are the caller's. */
+/* Copy the arguments, call, copy the result. A guard applies to all three: predicates belong to the
+ * caller. */
 static int emit_call(struct ptx_loader *loader, struct ptx_statement *st, const struct call *call)
 {
 	uint32_t first = loader->copy_count;
@@ -292,7 +293,7 @@ static int emit_call(struct ptx_loader *loader, struct ptx_statement *st, const 
 	if (!rc)
 		rc = emit_copy(loader, st, first);
 	if (!rc)
-		loader->body->ops[loader->body->op_count - 1].mode = 1; /* into the caller's frame */
+		loader->body->ops[loader->body->op_count - 1].mode = 1; /* to the caller's frame */
 	return rc;
 }
 

@@ -1,4 +1,4 @@
-/* The internal form: what the loader makes and the handlers run. */
+/* The internal representation: made by the loader, run by the handlers. */
 #ifndef BELFRY_SOFT_PTX_CODE_H
 #define BELFRY_SOFT_PTX_CODE_H
 
@@ -7,7 +7,7 @@
 
 #define PTX_LANES 32u
 #define PTX_FUNCTIONS_MAX (1u << 20) /* of a module */
-#define PTX_FUNCTION_BYTES 16u	     /* from one function's address to the next */
+#define PTX_FUNCTION_BYTES 16u	     /* distance between function addresses */
 
 enum ptx_type {
 	PTX_TYPE_NONE,
@@ -32,11 +32,11 @@ enum ptx_type {
 	PTX_TYPE_F32,
 	PTX_TYPE_F64,
 	PTX_TYPE_PRED,
-	PTX_TYPE_F32Z, /* f32 with .ftz: a type of its own, so that plain f32 pays nothing for it */
+	PTX_TYPE_F32Z, /* f32 with .ftz: a separate type, so that plain f32 stays fast */
 	PTX_TYPE_COUNT,
 };
 
-/* What an op does; with its type it names a handler. */
+/* The operation of an op; together with the type it selects a handler. */
 enum ptx_family {
 	PTX_NOP,
 	/* integer */
@@ -87,7 +87,7 @@ enum ptx_family {
 	PTX_PRMT,
 	PTX_SZEXT,
 	PTX_BMSK,
-	/* moving and choosing */
+	/* moves and selection */
 	PTX_MOV,
 	PTX_PACK,
 	PTX_UNPACK,
@@ -128,7 +128,7 @@ enum ptx_family {
 	PTX_CVTFAST, /* a common pair; aux is the pair */
 	PTX_CVT2,    /* two f32 into a packed pair */
 	/* memory */
-	PTX_LDPARAM, /* kernel parameter at a known place */
+	PTX_LDPARAM, /* kernel parameter at a known offset */
 	PTX_LD,
 	PTX_ST,
 	PTX_ATOM,
@@ -138,12 +138,12 @@ enum ptx_family {
 	PTX_FENCE,
 	PTX_MBARRIER,
 	PTX_CPBULK, /* mode 0: device to shared memory; 1: back */
-	PTX_PUT,    /* operands that an op has no room for, into the warp's extra rows from `aux` on */
-	PTX_TAKE,   /* and from there */
+	PTX_PUT,    /* copies operands to the warp's extra rows from `aux` on */
+	PTX_TAKE,   /* copies results from there */
 	PTX_TEX,    /* mode: geometry; combine: component + 1 of tld4; coordinates in extra rows */
-	PTX_SULD,   /* mode: geometry; combine: what happens outside */
+	PTX_SULD,   /* mode: geometry; combine: behaviour outside */
 	PTX_SUST,
-	/* the warp together */
+	/* warp operations */
 	PTX_SHFL,
 	PTX_VOTE,
 	PTX_MATCH,
@@ -151,7 +151,7 @@ enum ptx_family {
 	PTX_ACTIVEMASK,
 	PTX_WARPSYNC,
 	PTX_ELECT,
-	PTX_MMA, /* struct ptx_matrix says which; operands and results in extra rows */
+	PTX_MMA, /* see struct ptx_matrix; operands and results in extra rows */
 	PTX_WMMALD,
 	PTX_WMMAST,
 	PTX_LDMATRIX, /* mode 1: transposed */
@@ -162,10 +162,10 @@ enum ptx_family {
 	PTX_BRA,
 	PTX_BRX,
 	PTX_CALL,
-	PTX_CALLX, /* of a function whose frame is on the stack: direct, or through a pointer */
-	PTX_COPY,  /* parameters between frames, in local memory */
+	PTX_CALLX, /* of a stacked function: direct, or through a pointer */
+	PTX_COPY,  /* copies parameters between frames, in local memory */
 	PTX_RET,
-	PTX_RETX, /* from such a function */
+	PTX_RETX, /* from a stacked function */
 	PTX_EXIT,
 	PTX_BAR,
 	PTX_TRAP,
@@ -193,7 +193,7 @@ enum ptx_round { PTX_RN, PTX_RZ, PTX_RM, PTX_RP };
 #define PTX_FLAG_RELU 0x04u
 #define PTX_FLAG_NAN 0x08u
 #define PTX_FLAG_XORSIGN 0x10u
-#define PTX_FLAG_INTEGRAL 0x20u /* cvt: to a whole number in the same type */
+#define PTX_FLAG_INTEGRAL 0x20u /* cvt: to an integral value of the same type */
 #define PTX_FLAG_ABS 0x40u
 #define PTX_FLAG_SATFINITE 0x80u
 #define PTX_CC_IN 0x01u
@@ -202,12 +202,14 @@ enum ptx_round { PTX_RN, PTX_RZ, PTX_RM, PTX_RP };
 #define PTX_FLAG_ACQUIRE 0x01u
 #define PTX_FLAG_RELEASE 0x02u
 
-/* An operand: a register's place in the warp's file, or with the top bit a place in the constants. */
+/* An operand: the offset of a register in the warp's file or, with the top bit set, an offset in the
+ * constants. */
 #define PTX_CONST_BIT 0x80000000u
 #define PTX_NO_OPERAND 0x7fffffffu
 #define PTX_OPERANDS 6
-/* Rows of 32 lanes beside a warp's registers, for instructions with more operands. Only ops between a PTX_PUT and the
- * instruction itself use them, and a lane only its own column, so that diverged lanes do not disturb each other. */
+/* Rows of 32 lanes besides the registers of a warp, for instructions with more operands. They are used only
+ * between a PTX_PUT and its instruction, and a lane uses only its own column, so that diverged lanes do not
+ * interfere. */
 #define PTX_EXTRA_ROWS 32u
 
 struct ptx_warp;
@@ -218,15 +220,15 @@ struct ptx_op {
 	ptx_handler run;
 	uint32_t guard;		  /* the predicate, or PTX_NO_OPERAND */
 	uint32_t guard_xor;	  /* ~0 for @!p */
-	uint32_t r[PTX_OPERANDS]; /* first what is written, then what is read */
-	int64_t offset;		  /* of an address; a target, a table */
+	uint32_t r[PTX_OPERANDS]; /* first the written operands, then the read ones */
+	int64_t offset;		  /* of an address; a target or a table */
 	uint32_t aux;
 	uint32_t line;
 	uint16_t family;
 	uint8_t type;
 	uint8_t type2;
-	uint8_t writes; /* how many of r */
-	uint8_t count;	/* of r in use */
+	uint8_t writes; /* number of written operands in r */
+	uint8_t count;	/* number of operands in r */
 	uint8_t flags;
 	uint8_t mode; /* comparison, rounding, shuffle mode, ... */
 	uint8_t combine;
@@ -234,7 +236,7 @@ struct ptx_op {
 	uint8_t width;	 /* bytes of a register lane, of memory ops */
 	uint8_t vector;	 /* elements, of memory ops */
 	uint8_t negated; /* bit i: predicate operand r[i] is inverted */
-	uint8_t is_free; /* not counted: PTX has no such instruction */
+	uint8_t is_free; /* not counted as an instruction */
 	uint8_t address_width;
 };
 
@@ -291,19 +293,19 @@ enum ptx_sreg {
 	PTX_SREG_TOTAL_BYTES,
 	PTX_SREG_WORKSPACE_LO, /* %envreg2 */
 	PTX_SREG_WORKSPACE_HI, /* %envreg1 */
-	PTX_SREG_RESERVED,     /* of shared memory: its first byte */
+	PTX_SREG_RESERVED,     /* first byte of reserved shared memory */
 	PTX_SREG_RESERVED_END,
 	PTX_SREG_RESERVED_CAP,
-	PTX_SREG_ZERO,	       /* parts that never differ: %tid.w, %envreg0 */
+	PTX_SREG_ZERO,	       /* constant parts: %tid.w, %envreg0 */
 	PTX_SREG_ONE,	       /* %ntid.w */
-	PTX_SREG_DYNAMIC_BASE, /* not PTX's: where extern shared memory starts */
+	PTX_SREG_DYNAMIC_BASE, /* internal: the start of extern shared memory */
 };
 
 enum ptx_geometry {
 	PTX_GEOMETRY_1D,
 	PTX_GEOMETRY_2D,
 	PTX_GEOMETRY_3D,
-	PTX_GEOMETRY_A1D, /* of layers: the first coordinate is the layer */
+	PTX_GEOMETRY_A1D, /* layered: the first coordinate is the layer */
 	PTX_GEOMETRY_A2D,
 	PTX_GEOMETRY_CUBE,
 	PTX_GEOMETRY_ACUBE,
@@ -320,13 +322,13 @@ enum ptx_element {
 	PTX_ELEMENT_F64,
 	PTX_ELEMENTS,
 };
-/* What PTX_MMA and the loads and stores of wmma work on, in ptx_op::offset or, of memory ops, ptx_op::aux. */
+/* The matrices of PTX_MMA and of wmma loads and stores, in ptx_op::offset or, for memory ops, ptx_op::aux. */
 struct ptx_matrix {
 	uint8_t m, n, k;
-	uint8_t a, b, c, d; /* enum ptx_element; of memory ops only a */
+	uint8_t a, b, c, d; /* enum ptx_element; memory ops use only a */
 	uint8_t flags;
 };
-#define PTX_MATRIX_WMMA 0x01u /* fragments of wmma, whose layout PTX leaves open */
+#define PTX_MATRIX_WMMA 0x01u /* wmma fragments, whose layout PTX does not define */
 #define PTX_MATRIX_SAT 0x02u
 enum ptx_outside { PTX_OUTSIDE_TRAP, PTX_OUTSIDE_CLAMP, PTX_OUTSIDE_ZERO };
 enum ptx_mbarrier_mode {
@@ -334,9 +336,9 @@ enum ptx_mbarrier_mode {
 	PTX_MBARRIER_INVAL,
 	PTX_MBARRIER_ARRIVE,
 	PTX_MBARRIER_DROP,
-	PTX_MBARRIER_EXPECT,	    /* bytes that copies will bring */
+	PTX_MBARRIER_EXPECT,	    /* bytes that copies will write */
 	PTX_MBARRIER_ARRIVE_EXPECT, /* both */
-	PTX_MBARRIER_COMPLETE,	    /* bytes that copies have brought */
+	PTX_MBARRIER_COMPLETE,	    /* bytes that copies have written */
 	PTX_MBARRIER_WAIT,
 	PTX_MBARRIER_WAIT_PARITY,
 	PTX_MBARRIER_PENDING,
@@ -357,25 +359,25 @@ enum ptx_atom_mode {
 	PTX_ATOM_CAS,
 };
 
-/* Parameters copied between frames by PTX_COPY, module-wide; bytes 0 ends a list. */
+/* Parameters that PTX_COPY copies between frames, of the whole module; bytes 0 ends a list. */
 struct ptx_copy {
 	uint32_t to;
 	uint32_t from;
 	uint32_t bytes;
 };
 
-/* A call of a function whose frame is on the stack. */
+/* A call of a stacked function. */
 struct ptx_site {
 	struct ptx_function *caller;
 	struct ptx_function *callee; /* NULL: through a pointer */
-	uint32_t args;		     /* the first of its copies, for ptx_copy::from and bytes */
+	uint32_t args;		     /* index of its first copy, for ptx_copy::from and bytes */
 	uint32_t arg_count;
 	uint32_t result_to; /* in the caller's frame */
 	uint32_t result_bytes;
 	bool saves; /* the callee may call the caller again: the caller's registers are saved */
 };
 
-/* A constant whose value is a variable's address, to be filled in when the module is placed. */
+/* A constant with the address of a variable, which ptx_module_place fills in. */
 struct ptx_patch {
 	uint32_t at; /* in the constants */
 	uint32_t variable;
@@ -387,7 +389,7 @@ struct ptx_module {
 	struct ptx_arena arena;
 	struct ptx_op *code;
 	uint32_t code_count;
-	uint8_t *constants; /* values repeated for each lane */
+	uint8_t *constants; /* values, repeated for each lane */
 	uint32_t constant_bytes;
 	struct ptx_patch *patches;
 	uint32_t patch_count;
@@ -397,7 +399,7 @@ struct ptx_module {
 	uint32_t site_count;
 	struct ptx_function **numbered; /* functions by the number in their address; NULL: not defined */
 	uint32_t numbered_count;
-	uint64_t code_base; /* the address of function 0: different for different texts */
+	uint64_t code_base; /* the address of function 0: differs between texts */
 	struct ptx_variable *variables;
 	uint32_t variable_count;
 	struct ptx_function **functions;
@@ -408,33 +410,33 @@ struct ptx_module {
 	uint32_t version;
 };
 
-/* One function, loaded and laid out. Its registers and shared memory have one place, disjoint from those of all its
- * callers. So has its local memory, unless it can be called while it runs (recursion) or through a pointer: then its
- * local frame is on the thread's stack (is_stacked), and a register row says where. */
+/* A function, loaded and laid out. Its registers and shared memory have a fixed place, disjoint from those of
+ * all its callers. So has its local memory, unless the function is recursive or called through a pointer:
+ * then its local frame is on the thread's stack (is_stacked), and a register row holds its address. */
 struct ptx_function {
-	struct ptx_kernel kernel; /* what the caller sees; first, so that one is the other */
+	struct ptx_kernel kernel; /* the public part; first, so that pointers can be converted */
 	uint32_t entry;		  /* index into code */
 	uint32_t regs_base;	  /* bytes of a warp's file */
 	uint32_t regs_bytes;
-	uint32_t regs_total; /* with everything it calls */
+	uint32_t regs_total; /* including its callees */
 	uint32_t local_base;
 	uint32_t local_bytes;
 	uint32_t local_total;
 	uint32_t shared_base;
 	uint32_t shared_bytes;
 	uint32_t shared_total;
-	uint32_t return_at; /* the row of return places */
+	uint32_t return_at; /* the row of return addresses */
 	bool is_stacked;
-	bool is_taken;	   /* its address is: it may be called through a pointer */
-	bool uses_stack;   /* it, or what it calls, is stacked */
-	uint32_t frame_at; /* the row of frame places, if it is stacked */
-	uint32_t rows[4];  /* registers of 8, 4, 2 bytes and predicates, which lie in this order */
+	bool is_taken;	   /* its address is taken: it may be called through a pointer */
+	bool uses_stack;   /* it or one of its callees is stacked */
+	uint32_t frame_at; /* the row of frame addresses, if it is stacked */
+	uint32_t rows[4];  /* registers of 8, 4, 2 bytes and predicates, in this order */
 	uint32_t saved_bytes;
 	uint32_t result_at; /* in its local frame */
 	uint32_t result_bytes;
 };
 
-/* The handler of a family and type for this machine's instruction set, or NULL. */
+/* The handler of a family and type for this processor, or NULL. */
 ptx_handler ptx_handler_find(unsigned family, unsigned type);
 
 uint32_t ptx_type_bytes(enum ptx_type type);

@@ -1,4 +1,5 @@
-/* Immediate operands: each value once, repeated for every lane, so that a handler reads it like a register. */
+/* Immediate operands: each value is stored once, repeated for every lane, so that handlers read it like a
+ * register. */
 #include "soft/ptx/load.h"
 
 #include <stdlib.h>
@@ -23,7 +24,7 @@ uint32_t ptx_constant_new(struct ptx_loader *loader, uint64_t value, uint32_t wi
 		loader->constant_room = room;
 	}
 	module->constant_bytes = at + bytes;
-	if (!width) /* a predicate: one bit a lane */
+	if (!width) /* a predicate: one bit per lane */
 		memset(module->constants + at, value ? 0xff : 0, 4);
 	for (uint32_t i = 0; width && i < PTX_LANES; i++)
 		memcpy(module->constants + at + (size_t)i * width, &value, width);
@@ -71,7 +72,7 @@ uint32_t ptx_constant(struct ptx_loader *loader, uint64_t value, uint32_t width)
 		return ptx_constant_new(loader, value, width);
 	if (loader->constant_used * 2 >= loader->constant_slots && !index_grow(loader))
 		return PTX_NO_OPERAND;
-	/* three words a slot: place + 1, hash, width */
+	/* three words per slot: place + 1, hash, width */
 	for (at = hash & (loader->constant_slots - 1); loader->constant_index[(size_t)3 * at];
 	     at = (at + 1) & (loader->constant_slots - 1)) {
 		const uint32_t *slot = loader->constant_index + (size_t)3 * at;

@@ -49,7 +49,7 @@ int ptx_parse_variable_type(struct ptx_loader *loader, struct ptx_variable_type 
 		return ptx_refuse(loader, t->line, "a type expected, not '%.*s'", PTX_MASKED(t->length),
 				  t->text);
 	ptx_lex_next(&loader->lex);
-	/* .param .u64 .ptr .global .align 4 name: what a pointer points to is no concern of the loader */
+	/* .param .u64 .ptr .global .align 4 name: the loader ignores what a pointer points to */
 	if (ptx_accept(loader, ".ptr")) {
 		while (t->kind == PTX_TOKEN_DOT) {
 			bool is_align = ptx_token_is(t, ".align");
@@ -88,7 +88,7 @@ int ptx_parse_array(struct ptx_loader *loader, uint64_t *count, bool *is_open)
 	return 0;
 }
 
-/* Where `bytes` more lie in a frame that has *used so far; an error past max. */
+/* The offset of `bytes` more in a frame with *used bytes; an error above max. */
 static int place(struct ptx_loader *loader, uint32_t *used, uint64_t bytes, uint32_t align, uint32_t max,
 		 const char *what, uint32_t *at)
 {
@@ -166,7 +166,7 @@ static int declare_register(struct ptx_loader *loader, struct ptx_symbol *s)
 	return rc ? rc : ptx_expect(loader, ">");
 }
 
-/* The type is known; name, size and initial data follow. */
+/* Parse the name, the size and the initial data after the type. */
 static int declare_name(struct ptx_loader *loader, enum ptx_space space, const struct ptx_variable_type *type,
 			bool is_extern, bool is_visible)
 {
@@ -182,8 +182,7 @@ static int declare_name(struct ptx_loader *loader, enum ptx_space space, const s
 	s = ptx_symbol_find_here(loader, t->text, t->length);
 	if (s && s->kind == PTX_SYMBOL_MEMORY && !loader->body && s->space == space &&
 	    space != PTX_SPACE_SHARED && loader->module->variables[s->variable].is_extern)
-		s->hash =
-			~s->hash; /* declared extern before: this one counts, the old one is not found again */
+		s->hash = ~s->hash; /* declared extern before: this one replaces it */
 	rc = ptx_symbol_add(loader, t->text, t->length, PTX_SYMBOL_REG, &s);
 	if (rc)
 		return rc;

@@ -1,9 +1,10 @@
-/* Barriers in shared memory (mbarrier), and bulk copies that complete on them. A block runs on one host thread, so an
- * operation on its shared memory is atomic by itself. */
+/* Barriers in shared memory (mbarrier), and bulk copies that complete on them. A block runs on one host
+ * thread, so operations on its shared memory are atomic. */
 #include "soft/ptx/access.h"
 
-/* Our own layout of the 64 bits: arrivals that are missing, arrivals that a phase needs, bytes that copies still owe
- * (signed: a copy may be done before it is expected) and the phase. A state is the word as it was before an arrival. */
+/* The layout of the 64 bits is private: missing arrivals, arrivals that a phase needs, pending bytes of
+ * copies (signed: a copy may complete before it is expected) and the phase. A state is the word before an
+ * arrival. */
 #define COUNT_BITS 20u
 #define COUNT_MASK ((1u << COUNT_BITS) - 1)
 #define NEEDED_SHIFT COUNT_BITS
@@ -32,7 +33,7 @@ static uint64_t pack(const struct mbarrier *b)
 	       (b->owed & OWED_MASK) << OWED_SHIFT | (uint64_t)b->phase << PHASE_SHIFT;
 }
 
-/* The phase is complete when nothing is missing or owed; the next one begins. */
+/* The phase is complete when no arrivals are missing and no bytes are pending; then the next phase begins. */
 static uint64_t settled(struct mbarrier *b)
 {
 	if (!(b->missing & COUNT_MASK) && !(b->owed & OWED_MASK)) {
@@ -78,7 +79,7 @@ static uint64_t value_of(const struct ptx_warp *w, const struct ptx_op *op, unsi
 	bool is_wide = op->mode == PTX_MBARRIER_WAIT || op->mode == PTX_MBARRIER_PENDING;
 
 	if (op->r[2] == PTX_NO_OPERAND)
-		return 1; /* arrivals, where they are not counted */
+		return 1; /* the default count of arrivals */
 	return is_wide ? ((const uint64_t *)ptx_in(w, op->r[2]))[lane]
 		       : ((const uint32_t *)ptx_in(w, op->r[2]))[lane];
 }
@@ -90,7 +91,7 @@ static bool is_over(unsigned mode, uint64_t word, uint64_t value)
 	return word >> PHASE_SHIFT != phase;
 }
 
-/* Barriers are in shared memory, whatever address says so. */
+/* A barrier must be in shared memory, also with a generic address. */
 static uint64_t *barrier_at(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint8_t *at)
 {
 	const struct ptx_block *b = w->block;
@@ -137,7 +138,7 @@ PTX_HANDLER(mbarrier)
 	ptx_pred_put(w, op->r[0], over, mask);
 	if (over == mask)
 		return;
-	w->is_spinning = true; /* whoever it waits for is to run */
+	w->is_spinning = true; /* let the lanes or warps run that it waits for */
 	w->stop = 0;
 }
 
@@ -149,7 +150,7 @@ static uint64_t shared_address(const struct ptx_warp *w, uint32_t place, unsigne
 	return address;
 }
 
-/* `bytes` of shared memory at `address`, or NULL and a fault. */
+/* The host address of `bytes` of shared memory at `address`, or NULL and a fault. */
 static uint8_t *shared_range(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint64_t address,
 			     uint32_t bytes, uint32_t align, bool is_write)
 {
@@ -164,7 +165,8 @@ static uint8_t *shared_range(struct ptx_warp *w, const struct ptx_op *op, unsign
 	return NULL;
 }
 
-/* Device memory by pieces: it may lie in several spans. Others may use it, hence the atomics. */
+/* Device memory is copied in pieces, because it may be in several spans, and with atomics, because other
+ * threads may access it. */
 static bool copy_pieces(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint64_t device,
 			uint8_t *own, uint32_t bytes)
 {
@@ -190,7 +192,7 @@ static bool copy_pieces(struct ptx_warp *w, const struct ptx_op *op, unsigned la
 	return true;
 }
 
-/* One lane's copy; bytes and addresses are multiples of 16. */
+/* The copy of one lane; bytes and addresses are multiples of 16. */
 static bool copy_bulk(struct ptx_warp *w, const struct ptx_op *op, unsigned lane)
 {
 	uint64_t device = ((const uint64_t *)ptx_in(w, op->r[0]))[lane] + (uint64_t)op->offset;

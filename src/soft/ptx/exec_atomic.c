@@ -1,6 +1,6 @@
-/* Atomics: lane after lane, each with a compare-and-swap on the host's memory, so that blocks on several host
- * threads see one order. The sum of f32 in device memory flushes subnormals, in shared memory it does not (PTX
- * ISA, atom). */
+/* Atomics: lane by lane, each with a compare-and-swap on host memory, so that blocks on several host threads
+ * see one order. An f32 addition in device memory flushes subnormals, one in shared memory does not (PTX ISA,
+ * atom). */
 #include "soft/ptx/access.h"
 #include "soft/ptx/number.h"
 

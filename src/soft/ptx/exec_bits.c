@@ -1,7 +1,7 @@
-/* Bits: logic, shifts, fields, permutations. */
+/* Bit operations: logic, shifts, fields, permutations. */
 #include "soft/ptx/lane.h"
 
-/* A shift that keeps the sign, in unsigned numbers. */
+/* An arithmetic shift on unsigned numbers. */
 #define ARITHMETIC(U, v, n) ((v) < 0 ? ~((U) ~(v) >> (n)) : (U)(v) >> (n))
 #define LOGIC(u) \
 	PTX_OP2(and_##u, uint##u##_t, uint##u##_t, uint##u##_t, a &b) \
@@ -71,7 +71,7 @@ static inline uint32_t funnel(uint32_t a, uint32_t b, uint32_t c, bool is_right,
 
 PTX_OP3(shf_32, uint32_t, uint32_t, uint32_t, uint32_t, funnel(a, b, c, op->aux, op->mode == MODE_WRAP))
 
-/* The selector of the special modes of prmt, as the general one's four digits. */
+/* The selector of the special modes of prmt, as the four digits of the general mode. */
 static inline uint32_t permute_selector(unsigned mode, uint32_t c)
 {
 	static const uint16_t digits[6][4] = {
@@ -95,7 +95,7 @@ static inline uint32_t permute(uint32_t a, uint32_t b, uint32_t selector)
 		uint32_t digit = selector >> (4 * i);
 		uint32_t byte = (uint32_t)(both >> (8 * (digit & 7))) & 0xff;
 
-		if (digit & 8) /* the sign, over the whole byte */
+		if (digit & 8) /* replicate the sign over the byte */
 			byte = byte & 0x80 ? 0xff : 0;
 		result |= byte << (8 * i);
 	}
@@ -151,8 +151,8 @@ static inline uint32_t reverse32(uint32_t v)
 PTX_OP1(brev_32, uint32_t, uint32_t, reverse32(a))
 PTX_OP1(brev_64, uint64_t, uint64_t, (uint64_t)reverse32((uint32_t)a) << 32 | reverse32((uint32_t)(a >> 32)))
 
-/* Positions and lengths are 8 bits of their registers (PTX ISA, "bfe"). Not so for bfe.s64, nor for the length of
- * bfi.b64, which are all 32: measured on an H200, docs/ptx.md. Its position and bfe.u64 were not measured. */
+/* Positions and lengths are 8 bits of their registers (PTX ISA, "bfe"). bfe.s64 and the length of bfi.b64 use
+ * all 32 bits: measured on an H200, docs/ptx.md. The position of bfi.b64 and bfe.u64 were not measured. */
 static inline uint32_t low_byte(uint32_t v)
 {
 	return v & 0xff;

@@ -1,6 +1,6 @@
-/* Calls and returns. A function with a fixed frame has its return addresses in a register row. One that is stacked has a
- * record on each lane's control stack: where to return to, and the caller's registers if the callee may use them. The
- * program cannot write there, so what is found there is what was put there. */
+/* Calls and returns. A function with a fixed frame has its return addresses in a register row. A stacked
+ * function has a record on the control stack of each lane: the return address, and the caller's registers if
+ * the callee may overwrite them. The program cannot write to the control stack, so records are trusted. */
 #include "soft/ptx/send.h"
 
 struct record {
@@ -25,7 +25,7 @@ PTX_HANDLER(ret)
 	ptx_send_each(w, mask, ptx_out(w, op->r[0]));
 }
 
-/* Between a caller's frame, which may be on the stack (r[0]), and the fixed one of its callee. */
+/* Copy between a caller's frame, which may be on the stack (r[0]), and the fixed frame of its callee. */
 PTX_HANDLER(copy)
 {
 	const struct ptx_copy *first = w->block->module->copies + op->offset;
@@ -47,7 +47,7 @@ static uint8_t *control_of(const struct ptx_warp *w, unsigned lane)
 	return b->control + ((size_t)w->index * PTX_LANES + lane) * b->control_bytes;
 }
 
-/* One lane's registers of a function into `saved` or back. */
+/* Copy the registers of a function for one lane to `saved` or back. */
 static void move_registers(struct ptx_warp *w, const struct ptx_function *f, unsigned lane, uint8_t *saved,
 			   bool is_back)
 {
@@ -71,7 +71,7 @@ static void move_registers(struct ptx_warp *w, const struct ptx_function *f, uns
 	}
 }
 
-/* The function at an address, if it takes what this call passes. */
+/* The function at an address, if its signature matches the call. */
 static const struct ptx_function *find_callee(const struct ptx_module *m, const struct ptx_site *site,
 					      uint64_t address)
 {
@@ -137,7 +137,7 @@ PTX_HANDLER(call_stacked)
 	uint64_t address[PTX_LANES] = { 0 };
 	uint32_t pc[PTX_LANES] = { 0 };
 
-	if (!site->callee) /* before anything is written: a callee's registers may be the caller's own */
+	if (!site->callee) /* before any write: the callee may use the same registers */
 		memcpy(address, ptx_in(w, op->r[0]), sizeof(address));
 	for (unsigned i = 0; i < PTX_LANES; i++) {
 		const struct ptx_function *f = site->callee;
@@ -157,7 +157,7 @@ PTX_HANDLER(call_stacked)
 	ptx_send_each(w, mask, pc);
 }
 
-/* The caller's registers first: they say where its frame is. */
+/* Restore the caller's registers first: one of them holds the address of its frame. */
 static uint32_t leave_frame(struct ptx_warp *w, const struct ptx_function *f, unsigned lane)
 {
 	const struct ptx_block *b = w->block;

@@ -1,4 +1,4 @@
-/* Moving, choosing, comparing. */
+/* Moves, selection, comparison. */
 #include "soft/ptx/lane.h"
 #include "soft/ptx/number.h"
 
@@ -61,7 +61,7 @@ static uint64_t now_of(const struct ptx_warp *w)
 		       : 0;
 }
 
-/* A special register that is the same for all lanes. */
+/* The value of a special register that is the same for all lanes. */
 static uint64_t sreg_value(const struct ptx_warp *w, const struct ptx_op *op)
 {
 	const struct ptx_block *b = w->block;
@@ -171,7 +171,7 @@ SELECT(16)
 SELECT(32)
 SELECT(64)
 
-/* The lanes for which a comparison holds. Written as a switch around loops, so that each loop is a vector one. */
+/* The lanes for which a comparison holds. A switch around loops, so that each loop is vectorized. */
 #define HOLDS(expr) \
 	do { \
 		for (unsigned i = 0; i < PTX_LANES; i++) \
@@ -279,7 +279,7 @@ COMPARE_FLOAT(f32z, float, ptx_flush)
 COMPARE_FLOAT(f16, uint16_t, ptx_from_f16)
 COMPARE_FLOAT(bf16, uint16_t, ptx_from_bf16)
 
-/* Of packed pairs: bits of the low halves, then of the high ones. */
+/* For packed pairs: bits of the low halves, then of the high halves. */
 static uint32_t holds_pair(const struct ptx_warp *w, const struct ptx_op *op, unsigned shift)
 {
 	const uint32_t *a = ptx_in(w, op->r[2]), *b = ptx_in(w, op->r[3]);
@@ -322,7 +322,7 @@ static inline void setp_put(const struct ptx_warp *w, const struct ptx_op *op, u
 		ptx_pred_put(w, op->r[1], second, mask);
 }
 
-/* What `set` writes where the comparison holds. */
+/* The value that `set` writes where the comparison holds. */
 static uint64_t set_value(enum ptx_type type)
 {
 	switch (type) {
@@ -377,7 +377,7 @@ PTX_HANDLER(set_f32)
 	set_put(w, op, op->flags & PTX_FLAG_FTZ ? holds_f32z(w, op) : holds_f32(w, op), mask);
 }
 
-/* p is of the low halves, q of the high ones. */
+/* p is for the low halves, q for the high halves. */
 PTX_HANDLER(setp_pair)
 {
 	uint32_t low = combined(w, op, holds_pair(w, op, 0)), high = combined(w, op, holds_pair(w, op, 16));

@@ -1,4 +1,4 @@
-/* Control: branches, calls, barriers, ends; and the loop that runs a fragment. */
+/* Control: branches, calls, barriers, exits, and the loop that runs a fragment. */
 #include <stdio.h>
 
 #include "soft/ptx/send.h"
@@ -32,7 +32,7 @@ PTX_HANDLER(leave)
 	w->block->live_threads -= (uint32_t)__builtin_popcount(mask);
 	if (!w->mask)
 		w->stop = 0;
-	ptx_barriers_check(w->block); /* they were waited for */
+	ptx_barriers_check(w->block); /* barriers may have waited for these lanes */
 }
 
 PTX_HANDLER(trap)
@@ -46,7 +46,7 @@ static uint32_t uniform(const struct ptx_warp *w, uint32_t place, uint32_t mask)
 	return place == PTX_NO_OPERAND ? 0 : ((const uint32_t *)ptx_in(w, place))[__builtin_ctz(mask)];
 }
 
-/* A whole warp counts as 32 threads where PTX counts in warps: an aligned barrier with a count. */
+/* An aligned barrier with a count counts in warps: a whole warp counts as 32 threads. */
 static uint32_t arriving(const struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, uint32_t expected)
 {
 	return expected && op->aux && mask == w->live ? PTX_LANES : (uint32_t)__builtin_popcount(mask);
@@ -73,7 +73,7 @@ PTX_HANDLER(barrier)
 		b->any |= votes != 0;
 	}
 	if (op->mode != PTX_BAR_ARRIVE) {
-		if (mask != w->mask) /* under a guard: the others go on */
+		if (mask != w->mask) /* with a guard: the other lanes continue */
 			ptx_warp_split(w, w->mask & ~mask, w->pc);
 		ptx_warp_park(w, PTX_WAIT_BARRIER, id);
 	}
@@ -82,8 +82,8 @@ PTX_HANDLER(barrier)
 
 enum { FORMAT_BYTES = 4096, ASSERT_BYTES = 72 };
 
-/* A string of device memory, cut off where there is no room for more: others may change it while we look. False if its
- * end is not in the span it starts in. */
+/* Copy a string from device memory, truncated to `room`; other threads may change it meanwhile. Returns false
+ * if it does not end in the span in which it starts. */
 static bool device_text(struct ptx_block *block, uint64_t address, char *to, size_t room)
 {
 	const volatile uint8_t *at = ptx_span_find(block, address, 1, false);

@@ -1,5 +1,5 @@
-/* Conversions. Any pair goes through a canonical value: integers as 64 bits and a sign, floating point as a
- * double, which holds every f16, bf16 and f32 exactly. Common pairs have loops of their own. Built with
+/* Conversions. The general path uses a canonical value: integers as 64 bits and a sign, floating point as a
+ * double, which holds every f16, bf16 and f32 exactly. Common pairs have their own loops. Built with
  * -frounding-math: the general path sets the processor's rounding mode. */
 #include <fenv.h>
 
@@ -38,7 +38,7 @@ static bool is_signed(unsigned type)
 }
 
 struct value {
-	uint64_t bits; /* an integer, sign-extended if its type is */
+	uint64_t bits; /* an integer, sign-extended if its type is signed */
 	double d;
 };
 
@@ -89,7 +89,7 @@ static double to_integral(double v, unsigned round)
 {
 	switch (round) {
 	case PTX_RN:
-		return rint(v); /* the processor's mode is set to nearest here */
+		return rint(v); /* the processor's rounding mode is nearest here */
 	case PTX_RZ:
 		return trunc(v);
 	case PTX_RM:
@@ -99,7 +99,8 @@ static double to_integral(double v, unsigned round)
 	}
 }
 
-/* What becomes of a NaN: 0, but the top bit where 64 bits are involved (PTX ISA, "cvt"; of f64 measured on an H200). */
+/* The result for a NaN: 0, or only the top bit if 64 bits are involved (PTX ISA, "cvt"; f64 was measured on
+ * an H200). */
 static uint64_t integer_of_nan(unsigned from, unsigned to)
 {
 	unsigned bytes = ptx_type_bytes((enum ptx_type)to);
@@ -107,7 +108,7 @@ static uint64_t integer_of_nan(unsigned from, unsigned to)
 	return from == PTX_TYPE_F64 || bytes == 8 ? 1ull << (8 * bytes - 1) : 0;
 }
 
-/* Out of range is clamped, with .sat or without. */
+/* Values out of range are clamped, with or without .sat. */
 static uint64_t float_to_integer(double d, unsigned from, unsigned to, unsigned round)
 {
 	double whole = to_integral(d, round);
@@ -116,12 +117,12 @@ static uint64_t float_to_integer(double d, unsigned from, unsigned to, unsigned 
 		return integer_of_nan(from, to);
 	if (whole <= (double)least_of(to))
 		return (uint64_t)least_of(to);
-	if (whole >= (double)most_of(to)) /* 2^63 and 2^64 after rounding: clamped just the same */
+	if (whole >= (double)most_of(to)) /* 2^63 and 2^64 after rounding: also clamped */
 		return most_of(to);
 	return whole < 0 ? (uint64_t)(int64_t)whole : (uint64_t)whole;
 }
 
-/* An integer as a double that rounds further as the integer would: what does not fit makes the last bit odd. */
+/* Convert an integer to a double that rounds on to the same result: if bits are lost, the last bit is set. */
 static double integer_to_odd(uint64_t v, bool is_negative)
 {
 	uint64_t magnitude = is_negative ? 0 - v : v;
@@ -146,7 +147,7 @@ static uint32_t double_to_f32(double d, unsigned round)
 	return ptx_bits32(out);
 }
 
-/* A finite result where an infinite one would come of a finite source: .satfinite. */
+/* .satfinite: a finite result in place of an infinite one, for a finite source. */
 static uint64_t limit(uint64_t h, unsigned to, unsigned flags)
 {
 	uint64_t infinite = to == PTX_TYPE_F16 ? 0x7c00 : 0x7f80;
@@ -181,7 +182,7 @@ static uint64_t float_to_float(double d, unsigned from, unsigned to, const struc
 	}
 }
 
-/* All 64 bits to a double: the one pair where a double does not hold the source exactly. */
+/* 64 bits to a double: the only pair for which a double does not hold the source exactly. */
 static double integer_to_f64(uint64_t v, bool is_negative, unsigned round)
 {
 	static const int modes[] = { FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD };
@@ -199,7 +200,7 @@ static uint64_t convert_one(const struct value *v, const struct ptx_op *op)
 	unsigned from = op->type2, to = op->combine;
 	bool is_negative = is_signed(from) && (int64_t)v->bits < 0;
 
-	/* the one conversion that keeps a NaN's bits, being a mere shift: measured on an H200 */
+	/* this conversion is a shift and keeps the bits of a NaN: measured on an H200 */
 	if (from == PTX_TYPE_BF16 && to == PTX_TYPE_F32 && v->d != v->d && !(op->flags & PTX_FLAG_SAT))
 		return v->bits << 16;
 	if (is_float(from))
@@ -228,7 +229,7 @@ PTX_HANDLER(convert)
 			continue;
 		v = read_value(in + (size_t)i * op->vector, op->type2, op->flags);
 		result = convert_one(&v, op);
-		if (bytes < 8) { /* a wider register holds the result extended by its type's sign */
+		if (bytes < 8) { /* a wider register holds the result, extended by the sign of its type */
 			unsigned unused = 64 - 8 * bytes;
 
 			result = is_signed(op->combine) ? (uint64_t)((int64_t)(result << unused) >> unused)

@@ -29,7 +29,8 @@ PTX_OP2(div_f64, double, double, double, a / b)
 PTX_OP1(rcp_f64, double, double, 1.0 / a)
 PTX_OP1(sqrt_f64, double, double, __builtin_sqrt(a))
 
-/* abs of a NaN is the canonical one, copysign keeps its bits: measured on an H200, docs/ptx.md. neg was not measured. */
+/* abs of a NaN is the canonical NaN, copysign keeps its bits: measured on an H200, docs/ptx.md. neg was not
+ * measured. */
 PTX_OP1(abs_f32, float, float, ptx_canon(__builtin_fabsf(a)))
 PTX_OP1(neg_f32, uint32_t, uint32_t, a ^ 0x80000000)
 PTX_OP1(abs_f64, uint64_t, uint64_t, a & 0x7fffffffffffffff)
@@ -58,7 +59,7 @@ static inline double pick_f64(double a, double b, bool is_max)
 PTX_OP2(min_f64, double, double, double, pick_f64(a, b, false))
 PTX_OP2(max_f64, double, double, double, pick_f64(a, b, true))
 
-/* The approximations: computed as a double and rounded once, so closer than the hardware promises to be. */
+/* Approximations: computed as a double and rounded once, so more accurate than the hardware guarantees. */
 static inline float approx(double v, bool is_flushed)
 {
 	float f = ptx_canon((float)v);
@@ -78,7 +79,7 @@ PTX_OP1(cos_f32, float, float, approx(cos((double)a), false))
 PTX_OP1(cos_f32z, float, float, approx(cos((double)IN(a)), true))
 PTX_OP1(tanh_f32, float, float, approx(tanh((double)a), false))
 
-/* rsqrt.approx.ftz.f64 answers in the high half only. */
+/* rsqrt.approx.ftz.f64 computes only the high half. */
 static inline double coarse(double v)
 {
 	return v != v ? v : ptx_f64(ptx_bits64(v) & 0xffffffff00000000);

@@ -1,4 +1,4 @@
-/* f16, bf16 and their pairs. Every operation is computed in a double that rounds like the exact result, then
+/* f16, bf16 and their pairs. Every operation is computed in a double that rounds like the exact result, and
  * rounded once. */
 #include "soft/ptx/lane.h"
 #include "soft/ptx/number.h"
@@ -28,7 +28,7 @@ static inline uint16_t half_put(double v, bool is_bf16, unsigned flags)
 
 typedef uint16_t (*half_function)(const uint16_t v[3], const struct ptx_op *op, bool is_bf16);
 
-/* Apply to one element of each lane: shift 0 and 16 of pairs, or the whole of a 16-bit row. */
+/* Apply f to the elements of each lane: at shift 0 and 16 of pairs, or to the 16-bit row. */
 static inline void half_lanes(const struct ptx_warp *w, const struct ptx_op *op, uint32_t mask,
 			      half_function f)
 {

@@ -1,4 +1,4 @@
-/* Integer arithmetic. Wraps as unsigned numbers do: a signed overflow is none in PTX. */
+/* Integer arithmetic. All operations wrap: PTX has no signed overflow. */
 #include "soft/ptx/lane.h"
 
 #define ADD_SUB(u) \
@@ -68,7 +68,8 @@ PTX_OP3(mad24hi_s, uint32_t, uint32_t, uint32_t, uint32_t, (uint64_t)(signed24(a
 PTX_OP3(mad24sat, int32_t, uint32_t, uint32_t, int32_t,
 	clamp32((int64_t)(int32_t)(signed24(a) * signed24(b) >> 16) + c))
 
-/* PTX leaves division by zero open. Quotient and remainder are all ones: measured on an H200, docs/ptx.md. */
+/* PTX does not define division by zero. Quotient and remainder are all ones: measured on an H200,
+ * docs/ptx.md. */
 #define DIVIDE(name, T, U) \
 	PTX_OP2(div_##name, T, T, T, b == 0 ? (T) ~(U)0 : (T)(a / b)) \
 	PTX_OP2(rem_##name, T, T, T, b == 0 ? (T) ~(U)0 : (T)(a % b))
@@ -111,8 +112,8 @@ PTX_OP2(add_x2, uint32_t, uint32_t, uint32_t, pair(a + b, (a >> 16) + (b >> 16))
 PAIRS(u16x2, uint16_t)
 PAIRS(s16x2, int16_t)
 
-/* The carry of lane i is a bit of w->carry. A difference is a + ~b + 1 and its carry is that sum's, 1 for no borrow:
- * measured on an H200 (docs/ptx.md), where sub.cc of equal numbers makes a following madc add one. */
+/* The carry of lane i is bit i of w->carry. A difference is a + ~b + 1 with the carry of that sum, 1 for no
+ * borrow: measured on an H200 (docs/ptx.md), where sub.cc of equal numbers makes a following madc add one. */
 #define CARRY(bits, W) \
 	PTX_HANDLER(addcc_##bits) \
 	{ \

@@ -1,5 +1,6 @@
-/* Tensor cores. Products are exact and summed in a double, then rounded once: PTX leaves the order and the precision of
- * the sum open ("at least single precision"). Operands and results of mma are in the warp's extra rows. */
+/* Tensor cores. Products are exact, summed in a double and rounded once: PTX does not define the order and
+ * the precision of the sum ("at least single precision"). Operands and results of mma are in the warp's extra
+ * rows. */
 #include "soft/ptx/access.h"
 #include "soft/ptx/number.h"
 
@@ -76,7 +77,7 @@ static double element_value(unsigned element, uint64_t bits)
 	}
 }
 
-/* A sum as an element of the result. */
+/* Convert a sum to an element of the result. */
 static uint64_t element_bits(unsigned element, double value, bool is_saturated)
 {
 	switch (element) {
@@ -93,7 +94,7 @@ static uint64_t element_bits(unsigned element, double value, bool is_saturated)
 	}
 }
 
-/* Element `i` of a lane's fragment, which starts at row `first`. */
+/* Element `i` of the fragment of a lane, which starts at row `first`. */
 static uint64_t fragment_get(const struct ptx_warp *w, uint32_t first, unsigned lane, unsigned i,
 			     unsigned bytes)
 {
@@ -120,7 +121,7 @@ static void fragment_put(const struct ptx_warp *w, uint32_t first, unsigned lane
 	memcpy((uint8_t *)word + i * bytes % 4, &bits, bytes);
 }
 
-/* ---- where the elements of fragments are */
+/* ---- layout of fragments */
 
 enum role { ROLE_A, ROLE_B, ROLE_C };
 struct fragment {
@@ -129,8 +130,9 @@ struct fragment {
 	unsigned rows, columns, bytes;
 };
 
-/* The place of element `i` of a lane in the matrix, row by row. Of mma: PTX ISA, "Matrix Fragments for mma"; a register
- * holds a few neighbours of a row of A or a column of B. Of wmma, where PTX leaves it open: one after the other. */
+/* The index of element `i` of a lane in the matrix, row by row. For mma: PTX ISA, "Matrix Fragments for mma";
+ * a register holds a few adjacent elements of a row of A or a column of B. For wmma, PTX does not define it:
+ * here in sequence. */
 static unsigned fragment_index(const struct fragment *f, unsigned lane, unsigned i)
 {
 	unsigned group = lane / 4, in_group = lane % 4, per_lane = f->rows * f->columns / PTX_LANES;
@@ -172,7 +174,7 @@ static double sum_of(const struct ptx_matrix *x, const double *a, const double *
 	return is_double ? sum : sum + c;
 }
 
-/* wmma gives factors of f16 eight registers, of which smaller ones fill a half or a quarter. */
+/* wmma has eight registers for f16 factors; smaller factors fill a half or a quarter of them. */
 static uint32_t factor_rows(const struct ptx_matrix *x, const struct fragment *f, unsigned element)
 {
 	return x->flags & PTX_MATRIX_WMMA && element == PTX_ELEMENT_F16
@@ -208,12 +210,12 @@ PTX_HANDLER(mma)
 		}
 }
 
-/* ---- wmma's loads and stores */
+/* ---- wmma loads and stores */
 
 struct moved {
 	struct fragment fragment;
 	uint64_t address, stride;
-	unsigned lane; /* whose address it is: all lanes have the same */
+	unsigned lane; /* the lane for faults: all lanes have the same address */
 	bool is_column;
 };
 
@@ -314,7 +316,8 @@ PTX_HANDLER(wmma_store)
 		}
 }
 
-/* ---- matrices of 8 x 8 elements of 16 bits: rows of 16 bytes in shared memory, two elements of a row in a register */
+/* ---- 8 x 8 matrices of 16-bit elements: rows of 16 bytes in shared memory, two elements of a row per
+ * register */
 
 static uint64_t row_address(const struct ptx_warp *w, const struct ptx_op *op, unsigned lane)
 {
@@ -324,7 +327,7 @@ static uint64_t row_address(const struct ptx_warp *w, const struct ptx_op *op, u
 	return address + (uint64_t)op->offset;
 }
 
-/* The two elements of lane `lane`, in a matrix of rows. */
+/* The indices of the two elements of a lane in the matrix. */
 static void pair_of(unsigned lane, bool is_transposed, unsigned at[2])
 {
 	unsigned line = lane / 4, along = lane % 4 * 2;
@@ -366,7 +369,7 @@ PTX_HANDLER(ldmatrix)
 			memcpy(&d[lane], pair, 4);
 		}
 	}
-	/* a result may be the row of addresses itself */
+	/* a result can overwrite the row of addresses */
 	for (unsigned m = 0; m < op->vector && here; m++)
 		ptx_merge32(ptx_out(w, op->r[m]), extra_row(w, m), here);
 }
@@ -414,7 +417,7 @@ PTX_HANDLER(movmatrix)
 	ptx_merge32(ptx_out(w, op->r[0]), result, here);
 }
 
-/* The nearest value with 10 bits of mantissa; halfway, the one farther from zero. */
+/* The nearest value with 10 bits of mantissa; ties away from zero. */
 static inline uint32_t tf32_bits(uint32_t bits)
 {
 	uint32_t magnitude = bits & 0x7fffffff;

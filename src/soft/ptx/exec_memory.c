@@ -1,6 +1,6 @@
-/* Loads, stores and addresses. First every active lane's host address is found, then the bytes move. Device memory
- * is shared with blocks that run on other host threads, so it is read and written with relaxed atomics; a block's
- * own memory is its thread's alone. */
+/* Loads, stores and addresses. First the host address of every active lane is found, then the bytes are
+ * moved. Blocks on other host threads share device memory, so it is accessed with relaxed atomics. Only one
+ * host thread accesses the memory of a block. */
 #include "soft/ptx/access.h"
 
 static inline void fetch_addresses(const struct ptx_warp *w, const struct ptx_op *op, unsigned slot,
@@ -62,7 +62,7 @@ static uint8_t *resolve_device(struct ptx_warp *w, const struct ptx_op *op, unsi
 	return at;
 }
 
-/* A place of the block's own, or one that may be. */
+/* The host address of memory of the block, or of a generic address. */
 static uint8_t *resolve_own(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint64_t address,
 			    uint32_t bytes, bool is_write)
 {
@@ -98,7 +98,7 @@ uint8_t *PTX_BUILT(ptx_resolve_one)(struct ptx_warp *w, const struct ptx_op *op,
 	return resolve_device(w, op, lane, address, bytes, is_write);
 }
 
-/* All lanes in the span used last, or all in shared memory: no question asked lane by lane. */
+/* The fast path: all lanes are in the span used last, or all in shared memory. */
 static inline bool resolve_together(const struct ptx_warp *w, const struct ptx_op *op,
 				    const uint64_t *address, uint32_t bytes, bool is_write, uint8_t **at)
 {
@@ -122,7 +122,7 @@ static inline bool resolve_together(const struct ptx_warp *w, const struct ptx_o
 	return true;
 }
 
-/* Lane by lane: apart, so that the short way does not pay for it. */
+/* Lane by lane: not inlined, to keep the fast path fast. */
 static __attribute__((noinline)) bool resolve_each(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask,
 						   const uint64_t *address, uint32_t bytes, bool is_write,
 						   uint8_t **at)
@@ -164,7 +164,7 @@ static inline bool is_signed(unsigned type)
 	return type == PTX_TYPE_S8 || type == PTX_TYPE_S16 || type == PTX_TYPE_S32;
 }
 
-/* One element of every lane into a row whose lanes have the element's size. */
+/* Load one element per lane into a row whose lanes have the size of the element. */
 #define MOVE_ROW(bits) \
 	static inline void load_##bits(void *row, uint8_t *const *at, unsigned offset, uint32_t mask) \
 	{ \
@@ -208,7 +208,7 @@ static inline uint64_t load_any(const uint8_t *at, unsigned bytes)
 	}
 }
 
-/* Elements narrower than the register: extended by the type's sign. */
+/* Elements narrower than the register are extended by the sign of their type. */
 static void load_extended(uint8_t *row, unsigned width, uint8_t *const *at, unsigned offset, unsigned type,
 			  uint32_t mask)
 {
@@ -304,7 +304,7 @@ PTX_HANDLER(store)
 	PTX_BUILT(ptx_store_rows)(w, op, mask, at);
 }
 
-/* The same for all lanes, and inside: checked when it was loaded. */
+/* The same address for all lanes; the loader has checked that it is inside. */
 PTX_HANDLER(load_param)
 {
 	uint8_t *at[PTX_LANES];
@@ -343,7 +343,7 @@ PTX_HANDLER(isspacep)
 	ptx_pred_put(w, op->r[0], bits, mask);
 }
 
-/* Bytes past those to read are zero. */
+/* Bytes after `wanted` are zero. */
 static void copy_one(uint8_t *to, const uint8_t *from, uint32_t bytes, uint32_t wanted)
 {
 	memset(to, 0, bytes);

@@ -1,4 +1,4 @@
-/* f32 and f64 with a rounding mode, with saturation: the processor's rounding mode is set for one instruction of
+/* f32 and f64 with a rounding mode or saturation: the processor's rounding mode is set for one instruction of
  * the whole warp. This file is built with -frounding-math. */
 #include <fenv.h>
 
@@ -25,7 +25,7 @@ static inline float f32_out(float v, unsigned flags)
 	return flags & PTX_FLAG_FTZ ? ptx_flush(v) : v;
 }
 
-/* The operands are volatile to the compiler: no result may be computed before the mode is set, or after. */
+/* The operands are volatile: the compiler must not move a computation out of the section with this mode. */
 #define ROUNDED(name, T, expr) \
 	static void name##_lanes(const struct ptx_warp *w, const struct ptx_op *op, T *t) \
 	{ \

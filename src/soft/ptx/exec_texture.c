@@ -1,5 +1,5 @@
-/* Textures and surfaces: plain memory, read through a descriptor (texture.h) that lies in device memory. Filtering and
- * addressing are those of the CUDA programming guide, "Texture Fetching". */
+/* Textures and surfaces: plain memory, read through a descriptor (texture.h) in device memory. Filtering and
+ * addressing follow the CUDA programming guide, "Texture Fetching". */
 #include "soft/ptx/access.h"
 #include "soft/ptx/number.h"
 #include "soft/ptx/texture.h"
@@ -32,7 +32,7 @@ static bool is_valid(const struct ptx_texture *t)
 	       !((t->base | (t->height > 1 ? t->pitch : 0) | (t->depth > 1 ? t->slice : 0)) & align);
 }
 
-/* The descriptor that a handle means; false: the warp has faulted. */
+/* Read the descriptor of a handle; false: the warp has faulted. */
 static bool texture_open(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uint64_t handle,
 			 struct ptx_texture *t)
 {
@@ -50,13 +50,13 @@ static bool texture_open(struct ptx_warp *w, const struct ptx_op *op, unsigned l
 	return false;
 }
 
-/* What a sampling works on. */
+/* The arguments of a sampling. */
 struct sampling {
 	struct ptx_warp *w;
 	const struct ptx_op *op;
 	unsigned lane;
 	const struct ptx_texture *t;
-	bool is_float;	/* what it reads */
+	bool is_float;	/* results are f32, not integers */
 	bool is_linear; /* filtering */
 };
 
@@ -122,7 +122,7 @@ static bool texel_read(const struct sampling *s, const int64_t at[3], uint32_t o
 	return true;
 }
 
-/* The whole part, where 32 bits hold it. */
+/* The integral part, clamped to 32 bits. */
 static uint32_t border_integer(float f)
 {
 	if (f >= 0)
@@ -149,7 +149,7 @@ static uint32_t size_of(const struct ptx_texture *t, unsigned d)
 	return d == 0 ? t->width : d == 1 ? t->height : t->depth;
 }
 
-/* How indices outside are taken. Wrapping and mirroring are for normalised coordinates only. */
+/* The mode for indices outside. Wrap and mirror apply only to normalised coordinates. */
 static unsigned address_mode(const struct ptx_texture *t, unsigned d)
 {
 	unsigned mode = t->flags & PTX_TEXTURE_BUFFER ? PTX_TEXTURE_BORDER : t->address[d];
@@ -161,7 +161,7 @@ static unsigned address_mode(const struct ptx_texture *t, unsigned d)
 		       : PTX_TEXTURE_CLAMP;
 }
 
-/* An index inside of the texture for any; false: the border. */
+/* Map an index to one inside the texture; false: the border. */
 static bool index_inside(const struct ptx_texture *t, unsigned d, int64_t *at)
 {
 	int64_t size = size_of(t, d), period = 2 * size;
@@ -169,7 +169,7 @@ static bool index_inside(const struct ptx_texture *t, unsigned d, int64_t *at)
 	if (*at >= 0 && *at < size)
 		return true;
 	if (!size)
-		return false; /* no texture has such a size */
+		return false; /* no texture is that large */
 	switch (address_mode(t, d)) {
 	case PTX_TEXTURE_BORDER:
 		return false;
@@ -186,7 +186,7 @@ static bool index_inside(const struct ptx_texture *t, unsigned d, int64_t *at)
 	}
 }
 
-/* A coordinate as an index and the weight of the next texel. */
+/* A coordinate as an index, and the weight of the next texel. */
 struct position {
 	int64_t at;
 	unsigned weight; /* of WEIGHT_ONE */
@@ -256,7 +256,7 @@ static bool filter_linear(const struct sampling *s, const struct position p[3], 
 	return true;
 }
 
-/* tld4: one channel of the four texels that linear filtering would weigh, counter-clockwise from the lower left. */
+/* tld4: one channel of the four texels of linear filtering, counter-clockwise from the lower left. */
 static bool gather_four(const struct sampling *s, const struct position p[3], uint32_t out[4])
 {
 	static const uint8_t corners[4][2] = { { 0, 1 }, { 1, 1 }, { 1, 0 }, { 0, 0 } };
@@ -279,7 +279,7 @@ static int64_t layer_of(const struct ptx_texture *t, uint32_t bits)
 	return layer < 0 ? 0 : layer >= t->depth ? (int64_t)t->depth - 1 : layer;
 }
 
-/* Which face a direction meets, and where: the coordinates become two. */
+/* The cube face of a direction; the three coordinates become two. */
 static unsigned cube_face(uint32_t xyz[3])
 {
 	float x = ptx_f32(xyz[0]), y = ptx_f32(xyz[1]), z = ptx_f32(xyz[2]), m, s, t;
@@ -306,7 +306,8 @@ static unsigned cube_face(uint32_t xyz[3])
 	return face;
 }
 
-/* The coordinates in the order x, y, z, and the plane for what is not three-dimensional; how many dimensions. */
+/* Read the coordinates in the order x, y, z, and the plane if the geometry is not three-dimensional. Returns
+ * the number of dimensions. */
 static unsigned coordinates_read(const struct sampling *s, uint32_t c[4], int64_t *plane)
 {
 	unsigned geometry = s->op->mode;
@@ -397,7 +398,7 @@ static bool clamp_to(int64_t *at, int64_t last)
 	return is_inside;
 }
 
-/* Where a lane's element lies; *is_inside false: outside of the surface. */
+/* The address of the element of a lane; *is_inside is false outside the surface. */
 static uint64_t surface_address(const struct ptx_warp *w, const struct ptx_op *op, unsigned lane,
 				const struct ptx_texture *t, uint32_t bytes, bool *is_inside)
 {
@@ -434,7 +435,7 @@ static uint8_t *surface_resolve(struct ptx_warp *w, const struct ptx_op *op, uns
 	return at;
 }
 
-/* The places of all lanes; those outside, where that is no fault, are taken out of *mask. */
+/* The host addresses of all lanes; lanes outside, if that is not a fault, are removed from *mask. */
 static bool surface_places(struct ptx_warp *w, const struct ptx_op *op, uint32_t *mask, bool is_write,
 			   uint8_t **at)
 {

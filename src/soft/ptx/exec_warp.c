@@ -1,12 +1,12 @@
-/* What the lanes of a warp do together. */
+/* Operations of the whole warp. */
 #include "soft/ptx/lane.h"
 
-/* Lanes with equal member masks are one operation: this is the group of the lowest lane of `mask`. Without a member
- * mask (place PTX_NO_OPERAND) all lanes are one group. */
+/* Lanes with equal member masks execute one operation: this is the group of the lowest lane of `mask`.
+ * Without a member mask (place PTX_NO_OPERAND) all lanes are one group. */
 struct group {
-	uint32_t lanes;	  /* that execute with this mask, and get its result */
-	uint32_t members; /* those of them that the mask names */
-	uint32_t wanted;  /* lanes that the mask names, here or not */
+	uint32_t lanes;	  /* that execute with this mask, and get the result */
+	uint32_t members; /* lanes of the group that are in the mask */
+	uint32_t wanted;  /* the mask, whether the lanes are present or not */
 };
 
 static struct group group_of(const struct ptx_warp *w, uint32_t mask, uint32_t place)
@@ -28,9 +28,9 @@ static struct group group_of(const struct ptx_warp *w, uint32_t mask, uint32_t p
 	return g;
 }
 
-/* The lanes that execute now. A group executes when all lanes that its mask names and that still run are here, else
- * its lanes wait for the others; when nothing else can run, those are not coming, and it goes on with the lanes that
- * are here (see ptx_warp_pick). */
+/* The lanes that execute now. A group executes when all running lanes of its mask are present; otherwise its
+ * lanes wait. When nothing else can run, the missing lanes cannot come, and the group executes with the
+ * present lanes (see ptx_warp_pick). */
 uint32_t PTX_BUILT(ptx_gather)(struct ptx_warp *w, uint32_t mask, uint32_t place)
 {
 	uint32_t waiting = 0;
@@ -64,7 +64,7 @@ static void put_all(uint32_t *d, uint32_t value, uint32_t lanes)
 			d[i] = value;
 }
 
-/* Which lane `lane` reads from, and whether that is inside of its segment (PTX ISA, shfl.sync). */
+/* The source lane of `lane`, and whether it is inside its segment (PTX ISA, shfl.sync). */
 static unsigned shuffle_source(unsigned lane, unsigned mode, uint32_t b, uint32_t c, bool *is_inside)
 {
 	int by = (int)(b & 31), clamp = (int)(c & 31), segments = (int)(c >> 8 & 31);

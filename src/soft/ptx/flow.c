@@ -1,6 +1,6 @@
-/* Control flow: find the blocks, put them into the order in which lanes wait for one another. The interpreter
- * always runs the lanes with the lowest pc: with every loop in one piece and every join behind the blocks that
- * lead to it, lanes that diverged meet again at the earliest place they can. */
+/* Control flow: find the basic blocks, and order them for reconvergence. The interpreter always runs the
+ * lanes with the lowest pc. With every loop contiguous and every join after its predecessors, diverged lanes
+ * meet again as early as possible. */
 #include "soft/ptx/flow.h"
 
 #include <stdlib.h>
@@ -79,7 +79,7 @@ uint32_t ptx_flow_next(const struct ptx_loader *loader, const struct ptx_body *b
 {
 	const struct ptx_flow_block *b = &flow->blocks[block];
 
-	/* the jump before the fall: a walk in depth that reverses itself then keeps the text's order */
+	/* the jump before the fall-through: a reversed depth-first order then keeps the order of the text */
 	if (b->jump != ~0u && index-- == 0)
 		return b->jump;
 	if (b->table != ~0u) {
@@ -139,7 +139,7 @@ static void rewrite_references(struct ptx_loader *loader, struct ptx_body *body,
 		if (body->labels[i].op != ~0u)
 			continue;
 		targets[entry] = out->block_at[flow->block_of[targets[entry]]];
-		if (targets[entry] == ~0u) /* of a table that nothing uses */
+		if (targets[entry] == ~0u) /* of an unused table */
 			targets[entry] = 0;
 	}
 	for (uint32_t i = 0; i < body->ref_count; i++) {

@@ -1,5 +1,5 @@
-/* The call graph: which functions each one can call, which can call each other in a circle (Tarjan's components), and
- * an order with callees first. The lanes that are deepest in calls then have the lowest pc, and run first. */
+/* The call graph: the possible callees of each function, recursion (Tarjan's components), and an order with
+ * callees first. The lanes that are deepest in calls then have the lowest pc, and run first. */
 #include <string.h>
 
 #include "soft/ptx/load.h"
@@ -9,7 +9,7 @@
 
 struct walk {
 	struct ptx_loader *loader;
-	struct ptx_body **order; /* what is closed, from the front; what is open, from the back */
+	struct ptx_body **order; /* closed functions from the front, open ones from the back */
 	uint32_t count;
 	uint32_t open;
 	uint32_t visits;
@@ -30,7 +30,7 @@ static bool has_signature(const struct ptx_loader *loader, const struct ptx_body
 	return true;
 }
 
-/* A call through a pointer can be of every function whose address is taken and that takes what it passes. */
+/* A call through a pointer can reach every function whose address is taken and whose signature matches. */
 static int add_targets(struct ptx_loader *loader, struct ptx_body *body, uint32_t call, uint32_t *edges)
 {
 	for (uint32_t i = 0; i < loader->body_count; i++) {
@@ -71,7 +71,7 @@ static int visit_callee(struct walk *walk, struct ptx_body *body, const struct p
 	return rc;
 }
 
-/* body closes a component: it and what was opened after it. */
+/* Close a component: `body` and all functions opened after it. */
 static void close_component(struct walk *walk, const struct ptx_body *body, uint32_t bodies)
 {
 	struct ptx_body *member;
@@ -102,7 +102,7 @@ static int visit(struct walk *walk, struct ptx_body *body, uint32_t depth)
 	return rc;
 }
 
-/* A call inside of a component can lead back to its caller. */
+/* A call inside a component can lead back to its caller. */
 static void note_circles(struct ptx_loader *loader, struct ptx_body *body)
 {
 	for (uint32_t i = 0; i < body->call_count; i++) {

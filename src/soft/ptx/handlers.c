@@ -1,4 +1,4 @@
-/* Which build of the handlers this machine runs. */
+/* Select the build of the handlers for this processor. */
 #include "soft/ptx/lane.h"
 
 #define DECLARE(build) \

@@ -60,7 +60,8 @@ static int add_bytes(struct ptx_loader *loader, struct initial *in, uint64_t val
 	return 0;
 }
 
-/* name, name+4, generic(name), generic(name)+4; a function's address needs no relocation: *variable stays ~0 */
+/* name, name+4, generic(name), generic(name)+4; the address of a function needs no relocation: *variable
+ * stays ~0 */
 static int parse_address(struct ptx_loader *loader, uint32_t *variable, int64_t *addend)
 {
 	const struct ptx_token *t = ptx_tok(loader);
@@ -175,7 +176,7 @@ static int parse_values(struct ptx_loader *loader, struct initial *in, enum ptx_
 	return ptx_expect(loader, "}");
 }
 
-/* Into the module, which keeps it. */
+/* Copy the data to the module. */
 static int keep(struct ptx_loader *loader, struct ptx_variable *variable, const struct initial *in)
 {
 	struct ptx_arena *arena = &loader->module->arena;

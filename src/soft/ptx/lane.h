@@ -1,5 +1,5 @@
-/* Handlers: one loop over the lanes each, written so that the compiler makes vectors of it. Each file of them is
- * built twice, for any x86-64 (or other) processor and for one with AVX2 and FMA: PTX_BUILD says which. */
+/* Handlers: one loop over the lanes each, which the compiler vectorizes. Each file is built twice on x86-64:
+ * for any processor, and for processors with AVX2 and FMA. PTX_BUILD is the suffix of the build. */
 #ifndef BELFRY_SOFT_PTX_LANE_H
 #define BELFRY_SOFT_PTX_LANE_H
 
@@ -12,7 +12,7 @@
 #define PTX_JOIN(a, b) PTX_JOIN2(a, b)
 #define PTX_BUILT(name) PTX_JOIN(name, PTX_BUILD)
 
-/* Rows never overlap in part: a result may be a source itself, then lane by lane. */
+/* Rows never overlap partially. A result can be one of the sources: then it is written lane by lane. */
 #if defined(__clang__)
 #define PTX_EACH_LANE for (unsigned i = 0; i < PTX_LANES; i++)
 #else
@@ -39,7 +39,7 @@ static inline void ptx_merge64(uint64_t *d, const uint64_t *t, uint32_t mask)
 		d[i] = mask >> i & 1 ? t[i] : d[i];
 }
 
-/* Lanes of `mask` from t to d. */
+/* Copy the lanes of `mask` from t to d. */
 static inline void ptx_merge(void *d, const void *t, size_t size, uint32_t mask)
 {
 	if (size == 2)
@@ -91,7 +91,7 @@ static inline void ptx_merge(void *d, const void *t, size_t size, uint32_t mask)
 		    , PTX_UNUSED A a = pa[i]; PTX_UNUSED B b = pb[i]; PTX_UNUSED C c = pc[i]; \
 		    PTX_UNUSED E e = pe[i];, expr)
 
-/* Each file's handlers by family and type; NULL where it has none. */
+/* The handlers of each file by family and type; NULL: none. */
 ptx_handler PTX_BUILT(ptx_find_integer)(unsigned family, unsigned type);
 ptx_handler PTX_BUILT(ptx_find_bits)(unsigned family, unsigned type);
 ptx_handler PTX_BUILT(ptx_find_choose)(unsigned family, unsigned type);
@@ -107,9 +107,10 @@ ptx_handler PTX_BUILT(ptx_find_async)(unsigned family, unsigned type);
 ptx_handler PTX_BUILT(ptx_find_call)(unsigned family, unsigned type);
 ptx_handler PTX_BUILT(ptx_find_texture)(unsigned family, unsigned type);
 ptx_handler PTX_BUILT(ptx_find_matrix)(unsigned family, unsigned type);
-/* exec_warp.c: the lanes of `mask` that execute a .sync op now; `place` has their member masks. */
+/* exec_warp.c: the lanes of `mask` that execute a .sync op now; `place` holds their member masks. */
 uint32_t PTX_BUILT(ptx_gather)(struct ptx_warp *w, uint32_t mask, uint32_t place);
-/* Run the warp's chosen fragment until it must stop, at most `limit` ops; the number run. */
+/* Run the selected fragment of the warp until it must stop, at most `limit` ops. Returns the number of
+ * ops. */
 uint32_t PTX_BUILT(ptx_fragment_run)(struct ptx_warp *warp, uint32_t limit);
 
 #endif

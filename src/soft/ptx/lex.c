@@ -64,7 +64,7 @@ static void skip_blank(struct ptx_lexer *lexer)
 	}
 }
 
-/* Digits of a base, at most as many as a 64-bit value has; false if there are none or too many. */
+/* Read the digits of a base, at most as many as a 64-bit value has; false if there are none or too many. */
 static bool lex_digits(struct ptx_lexer *lexer, int base, uint64_t *value)
 {
 	const char *from = lexer->at;
@@ -150,7 +150,7 @@ static void lex_string(struct ptx_lexer *lexer)
 	lexer->at++;
 }
 
-/* .name with the "::" of qualifiers such as .shared::cta and .L2::128B. */
+/* .name, including the "::" of qualifiers such as .shared::cta and .L2::128B. */
 static void lex_dot(struct ptx_lexer *lexer)
 {
 	lexer->at++;
@@ -194,7 +194,7 @@ void ptx_lex_next(struct ptx_lexer *lexer)
 
 void ptx_lex_start(struct ptx_lexer *lexer, const char *text, size_t length)
 {
-	while (length && !text[length - 1]) /* callers hand over C strings with their NUL */
+	while (length && !text[length - 1]) /* callers pass C strings with their NUL */
 		length--;
 	*lexer = (struct ptx_lexer){ .at = text, .end = text + length, .line = 1 };
 	ptx_lex_next(lexer);

@@ -1,4 +1,4 @@
-/* Words of PTX text. A token points into the text; nothing is copied. */
+/* Tokens of PTX text. A token points into the text; nothing is copied. */
 #ifndef BELFRY_SOFT_PTX_LEX_H
 #define BELFRY_SOFT_PTX_LEX_H
 

@@ -1,10 +1,10 @@
-/* Functions into one module: frames, code, addresses, handlers. */
+/* Link the functions into one module: frames, code, addresses, handlers. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "soft/ptx/load.h"
 
-#define FILE_MAX_BYTES (8u << 20) /* a warp's registers */
+#define FILE_MAX_BYTES (8u << 20) /* the registers of a warp */
 
 static uint32_t max32(uint32_t a, uint32_t b)
 {
@@ -23,7 +23,7 @@ static void note_module_shared(struct ptx_body *body)
 			body->uses_module_shared = true;
 }
 
-/* Frames that are on the stack have no place of their own. */
+/* Frames on the stack have no fixed place. */
 static uint32_t fixed_local(const struct ptx_function *f)
 {
 	return f->is_stacked ? 0 : f->local_bytes;
@@ -34,7 +34,7 @@ static uint32_t fixed_base(const struct ptx_function *f)
 	return f->is_stacked ? 0 : f->local_base;
 }
 
-/* Where the component that ends at order[end - 1] begins. */
+/* The start of the component that ends at order[end - 1]. */
 static uint32_t component_start(struct ptx_body **order, uint32_t end)
 {
 	uint32_t start = end - 1;
@@ -44,7 +44,8 @@ static uint32_t component_start(struct ptx_body **order, uint32_t end)
 	return start;
 }
 
-/* One function after the other, behind `from`; what they call outside of the component comes behind all of them. */
+/* Lay out the functions of a component one after the other; callees outside the component come after all of
+ * them. */
 static int lay_component(struct ptx_loader *loader, struct ptx_body **members, uint32_t count)
 {
 	struct ptx_function end = { 0 };
@@ -82,7 +83,7 @@ static int lay_component(struct ptx_loader *loader, struct ptx_body **members, u
 	return 0;
 }
 
-/* order is callees first, so backwards every caller's frame is known before its callees'. */
+/* `order` has callees first: backwards, the frame of every caller is known before those of its callees. */
 static int lay_frames(struct ptx_loader *loader, struct ptx_body **order, uint32_t count)
 {
 	int rc = 0;
@@ -98,7 +99,7 @@ static int lay_frames(struct ptx_loader *loader, struct ptx_body **order, uint32
 	return rc;
 }
 
-/* What a function needs with all that it calls outside of its component. */
+/* The needs of a function, including its callees outside the component. */
 static void sum_function(struct ptx_body *body)
 {
 	struct ptx_function *f = body->function;
@@ -123,10 +124,10 @@ static void sum_function(struct ptx_body *body)
 	}
 }
 
-#define REGISTERS_LEAST 16u /* bounds that leave a thread fewer cannot be kept, and are not */
+#define REGISTERS_LEAST 16u /* bounds that leave a thread fewer registers are ignored */
 
-/* What a compiler would tell: registers that a thread cannot have are kept in local memory. A thread has at most 255,
- * and no more than let as many blocks as .maxntid and .minnctapersm say be on an SM. */
+/* The register count that a compiler would report; it spills the others to local memory. A thread has at most
+ * 255, and few enough that as many blocks as .maxntid and .minnctapersm require fit on an SM. */
 static uint32_t registers_told(const struct ptx_kernel *k, uint32_t count)
 {
 	uint32_t most = PTX_REGISTERS_MAX;
@@ -142,7 +143,7 @@ static uint32_t registers_told(const struct ptx_kernel *k, uint32_t count)
 	return count < most ? count : most;
 }
 
-/* The functions of a component need what any of them needs. */
+/* Each function of a component needs the maximum of all of them. */
 static void sum_component(struct ptx_loader *loader, struct ptx_body **members, uint32_t count)
 {
 	struct ptx_function all = { 0 };
@@ -253,7 +254,7 @@ static int place_copies(struct ptx_loader *loader)
 		bool is_result = ref->index == ~0u;
 
 		if (ref->callee && !ref->callee->is_defined)
-			continue; /* in code that cannot be reached */
+			continue; /* in unreachable code */
 		if (ref->callee && !is_result && ref->index < ref->callee->function->kernel.param_count)
 			p = &ref->callee->params[ref->index];
 		if (ref->callee && is_result && ref->callee->has_result)

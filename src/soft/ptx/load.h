@@ -1,4 +1,4 @@
-/* The loader's working state: gone when ptx_module_load returns. */
+/* The state of the loader: freed when ptx_module_load returns. */
 #ifndef BELFRY_SOFT_PTX_LOAD_H
 #define BELFRY_SOFT_PTX_LOAD_H
 
@@ -26,8 +26,8 @@ enum ptx_symbol_kind {
 };
 
 struct ptx_symbol {
-	struct ptx_symbol *next;  /* of the same hash */
-	struct ptx_symbol *older; /* declared before it, for leaving a scope */
+	struct ptx_symbol *next;  /* with the same hash */
+	struct ptx_symbol *older; /* declared before it, to leave a scope */
 	const char *name;
 	size_t length;
 	uint32_t hash;
@@ -35,17 +35,17 @@ struct ptx_symbol {
 	enum ptx_symbol_kind kind;
 	enum ptx_type type;
 	uint32_t reg;	      /* REG: its number in the function */
-	uint32_t count;	      /* RANGE: how many */
-	uint32_t **pages;     /* RANGE: numbers + 1 of those in use */
+	uint32_t count;	      /* RANGE: number of registers */
+	uint32_t **pages;     /* RANGE: numbers + 1 of the used ones */
 	enum ptx_space space; /* MEMORY */
 	bool is_dynamic;      /* MEMORY: extern shared */
-	bool is_formal;	      /* MEMORY: a parameter of the function itself */
-	uint32_t offset;      /* MEMORY: in its space, local to the function (or to the module: is_module) */
+	bool is_formal;	      /* MEMORY: a parameter of the function */
+	uint32_t offset; /* MEMORY: in its space, relative to the function (or to the module: is_module) */
 	bool is_module;
 	uint64_t bytes;
 	uint32_t align;
 	uint32_t variable;     /* MEMORY, global and const */
-	struct ptx_body *body; /* FUNCTION; PROTOTYPE: only its parameters and result */
+	struct ptx_body *body; /* FUNCTION; PROTOTYPE: only parameters and result */
 	uint32_t at;	       /* LABEL: op index; TARGETS: first label reference */
 };
 
@@ -59,28 +59,30 @@ struct ptx_label_ref {
 	size_t length;
 	uint32_t line;
 	uint32_t scope;
-	uint32_t op;	/* whose offset it is, or ~0: */
+	uint32_t op;	/* with this offset, or ~0: */
 	uint32_t entry; /* of the brx tables */
 	bool is_done;
 };
 
 struct ptx_call {
-	struct ptx_body *callee; /* NULL: through a pointer, to be replaced by all functions that it may be */
-	uint32_t op;		 /* ~0: one of those */
+	struct ptx_body *callee; /* NULL: through a pointer; entries for all possible functions are added */
+	uint32_t op;		 /* ~0: such an added entry */
 	uint32_t line;
-	uint32_t site; /* of the module's */
+	uint32_t site; /* in the module's list */
 };
 
-/* A use of an address that is known only when frames are laid out: added to an op's offset or a constant. */
+/* A use of an address that is known only after the layout of frames: added to the offset of an op or to a
+ * constant. */
 struct ptx_frame_ref {
-	uint32_t op;	   /* whose offset it is; of a constant: the mov that reads it, or ~0 */
-	uint32_t constant; /* ~0: the op's offset */
+	uint32_t op;	   /* with this offset; of a constant: the mov that reads it, or ~0 */
+	uint32_t constant; /* ~0: the offset of the op */
 	enum ptx_space space;
 	bool is_module;
 	uint32_t bytes;
 };
 
-/* A copy between a caller's and a callee's frame: the callee's side is its parameter `index`, ~0 for its result. */
+/* A copy between the frames of a caller and a callee. In the callee it is parameter `index`, ~0 for the
+ * result. */
 struct ptx_copy_ref {
 	uint32_t copy;
 	uint32_t index;
@@ -89,7 +91,7 @@ struct ptx_copy_ref {
 	uint32_t line;
 };
 
-/* A function while it is loaded. */
+/* A function during loading. */
 struct ptx_body {
 	struct ptx_function *function;
 	struct ptx_op *ops;
@@ -108,11 +110,10 @@ struct ptx_body {
 	bool has_result;
 	bool is_defined;
 	bool is_extern;
-	uint32_t number; /* in loader->bodies */
-	uint32_t visit;	 /* order in which the call graph's walk came to it; 0: not yet */
-	uint32_t low;	 /* the lowest visit that it reaches */
-	uint32_t
-		component; /* functions that can call each other in a circle have the same one; 0: still open */
+	uint32_t number;    /* in loader->bodies */
+	uint32_t visit;	    /* order of the visit in the call graph; 0: not visited */
+	uint32_t low;	    /* the lowest visit that it can reach */
+	uint32_t component; /* the same for functions that can call each other recursively; 0: open */
 	uint32_t return_reg;
 	uint32_t frame_reg; /* if it is stacked */
 	bool uses_module_shared;
@@ -126,7 +127,7 @@ enum ptx_operand_kind {
 	PTX_OPERAND_F32,
 	PTX_OPERAND_F64,
 	PTX_OPERAND_SYMBOL, /* name, with an offset */
-	PTX_OPERAND_NAME,   /* not declared: a label, a function */
+	PTX_OPERAND_NAME,   /* undeclared: a label, a function */
 	PTX_OPERAND_MEMORY, /* [base + offset] */
 	PTX_OPERAND_VECTOR,
 	PTX_OPERAND_SREG,
@@ -144,9 +145,9 @@ struct ptx_operand {
 	const char *name;
 	size_t length;
 	uint32_t element_count;
-	struct ptx_operand *elements; /* of a vector; of [base]: the base */
+	struct ptx_operand *elements; /* of a vector; the base of [base] */
 	struct ptx_operand *second;   /* a|b */
-	struct ptx_operand *place;    /* of [base, {x, y}]: the coordinates */
+	struct ptx_operand *place;    /* the coordinates of [base, {x, y}] */
 };
 
 struct ptx_loader {
@@ -191,13 +192,13 @@ struct ptx_statement {
 	const struct ptx_row *row;
 };
 
-/* One form of an instruction. A statement takes the first row of its name that knows all its suffixes. */
+/* One form of an instruction. A statement uses the first row of its name that has all its suffixes. */
 struct ptx_row {
 	const char *name;
-	const char *types;  /* of the last type suffix but those below */
+	const char *types;  /* of the last type suffix, except types2 */
 	const char *types2; /* of a second type suffix, or "" */
 	const char *modifiers;
-	const char *shape; /* operands: see ptx_lower_plain */
+	const char *shape; /* operands: see ptx_lower_operands */
 	uint16_t family;
 	int (*lower)(struct ptx_loader *loader, struct ptx_statement *st);
 };
@@ -205,10 +206,10 @@ struct ptx_row {
 extern const struct ptx_row ptx_rows[];
 extern const uint32_t ptx_row_count;
 
-/* What is wrong, and the line it is on. */
+/* Set the error, with its line. */
 void ptx_complain(struct ptx_loader *loader, uint32_t line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The same as a return value; written so that a reader, man or program, sees that it is never 0. */
+/* The same, as a return value. Inline, so that compilers and analyzers know that it is never 0. */
 #define ptx_refuse(loader, line, ...) (ptx_complain(loader, line, __VA_ARGS__), -EINVAL)
 
 static inline int ptx_no_memory(struct ptx_loader *loader)
@@ -229,13 +230,13 @@ struct ptx_symbol *ptx_symbol_find_here(struct ptx_loader *loader, const char *n
 int ptx_symbol_add(struct ptx_loader *loader, const char *name, size_t length, enum ptx_symbol_kind kind,
 		   struct ptx_symbol **symbol);
 void ptx_scope_enter(struct ptx_loader *loader);
-/* `first`: how many label references there were when the scope was entered. */
+/* `first`: the number of label references when the scope was entered. */
 int ptx_scope_leave(struct ptx_loader *loader, uint32_t outer, uint32_t first);
 int ptx_reg_new(struct ptx_loader *loader, enum ptx_type type, uint32_t *reg);
-/* A register by name, declared alone or as one of a range; -ENOENT (and no message) if there is none. */
+/* Find a register by name, declared alone or in a range; -ENOENT without a message if there is none. */
 int ptx_reg_find(struct ptx_loader *loader, const char *name, size_t length, uint32_t *reg);
 
-/* constant.c: the constant's operand, or PTX_NO_OPERAND without memory. */
+/* constant.c: the operand of a constant, or PTX_NO_OPERAND without memory. */
 uint32_t ptx_constant(struct ptx_loader *loader, uint64_t value, uint32_t width);
 uint32_t ptx_constant_new(struct ptx_loader *loader, uint64_t value, uint32_t width);
 
@@ -251,9 +252,10 @@ enum ptx_type ptx_type_parse(const char *name, size_t length);
 /* declare.c, parse.c, body.c, operand.c */
 int ptx_parse_module(struct ptx_loader *loader);
 int ptx_parse_declaration(struct ptx_loader *loader, enum ptx_space space, bool is_extern, bool is_visible);
-/* Of a call through a pointer: (.param .b32 _) _ (.param .b64 _, ...); */
+/* The prototype of a call through a pointer: (.param .b32 _) _ (.param .b64 _, ...); */
 int ptx_parse_prototype(struct ptx_loader *loader, struct ptx_symbol *symbol);
-/* The value of a function's address, which then may be called through it; 0 if there are too many functions. */
+/* The address of a function, which can then be called through a pointer; 0 if there are too many
+ * functions. */
 uint64_t ptx_function_address(struct ptx_loader *loader, struct ptx_body *body);
 int ptx_parse_body(struct ptx_loader *loader);
 int ptx_parse_operand(struct ptx_loader *loader, struct ptx_operand *operand);
@@ -276,21 +278,23 @@ int ptx_lower_statement(struct ptx_loader *loader, struct ptx_statement *st);
 int ptx_lower_plain(struct ptx_loader *loader, struct ptx_statement *st);
 int ptx_lower_operands(struct ptx_loader *loader, struct ptx_statement *st, const char *shape, uint32_t r[],
 		       uint8_t *negated);
-/* One operand as a source of `bytes` a lane (0: predicate) or, where bytes is ~0, of its register's own width,
- * which *width then says. */
+/* Lower an operand as a source of `bytes` per lane (0: predicate). With bytes ~0 it has the width of its
+ * register, stored in *width. */
 int ptx_source(struct ptx_loader *loader, const struct ptx_statement *st, const struct ptx_operand *operand,
 	       uint32_t bytes, enum ptx_type type, uint32_t *place, uint32_t *width);
 int ptx_target(struct ptx_loader *loader, const struct ptx_statement *st, const struct ptx_operand *operand,
 	       uint32_t bytes, uint32_t *place, uint32_t *width);
 int ptx_frame_ref_add(struct ptx_loader *loader, const struct ptx_frame_ref *ref);
 
-/* flow.c: order the blocks so that a lower pc never waits for a higher one, and give registers places. */
+/* flow.c: order the blocks such that a lower pc never waits for a higher one. allocate.c: allocate
+ * registers. */
 int ptx_flow_order(struct ptx_loader *loader, struct ptx_body *body);
 int ptx_allocate(struct ptx_loader *loader, struct ptx_body *body);
 
-/* graph.c: the defined functions, callees first; those of one component next to each other. Decides which are stacked. */
+/* graph.c: the defined functions, callees first, those of one component adjacent. Decides which are
+ * stacked. */
 int ptx_graph_order(struct ptx_loader *loader, struct ptx_body **order, uint32_t *count);
-/* stack.c: make a stacked function find its frame in a register, and the calls of stacked functions use the stack. */
+/* stack.c: make a stacked function use its frame register, and calls of stacked functions use the stack. */
 int ptx_stack_prepare(struct ptx_loader *loader, struct ptx_body *body);
 
 /* link.c */

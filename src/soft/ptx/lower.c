@@ -1,4 +1,4 @@
-/* From a statement to ops: which row it is, what its operands are. */
+/* Lower a statement to ops: find its row, and convert its operands. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ bool ptx_has(const struct ptx_statement *st, const char *suffix)
 	return false;
 }
 
-/* Whether `word` is one of the words of `list`; a '+' before a word there means that it must be present. */
+/* Whether `word` is in `list`; a '+' before a word in the list means that it must be present. */
 static bool list_has(const char *list, const char *word)
 {
 	size_t length = strlen(word);
@@ -94,7 +94,7 @@ int ptx_frame_ref_add(struct ptx_loader *loader, const struct ptx_frame_ref *ref
 	return 0;
 }
 
-/* A value only known when the block runs, in a register of its own. */
+/* A value known only when the block runs, in its own register. */
 static int source_sreg(struct ptx_loader *loader, const struct ptx_statement *st, enum ptx_sreg sreg,
 		       uint32_t bytes, int64_t offset, uint32_t *place)
 {
@@ -124,8 +124,8 @@ static int source_sreg(struct ptx_loader *loader, const struct ptx_statement *st
 	return 0;
 }
 
-/* An address in a frame. A function that may turn out to be stacked gets it by a mov of its own, which can be made an
- * addition then. */
+/* An address in a frame. In a function that may be stacked it comes from a mov of its own, which stack.c can
+ * change to an addition. */
 static int source_frame(struct ptx_loader *loader, const struct ptx_statement *st, const struct ptx_symbol *s,
 			uint32_t bytes, uint32_t *place)
 {
@@ -159,7 +159,7 @@ static int source_frame(struct ptx_loader *loader, const struct ptx_statement *s
 	return ptx_frame_ref_add(loader, &ref);
 }
 
-/* The address of a variable as a value. */
+/* The address of a variable, as a value. */
 static int source_symbol(struct ptx_loader *loader, const struct ptx_statement *st,
 			 const struct ptx_operand *operand, uint32_t bytes, uint32_t *place)
 {
@@ -253,7 +253,7 @@ int ptx_target(struct ptx_loader *loader, const struct ptx_statement *st, const 
 {
 	(void)st;
 	if (operand->kind == PTX_OPERAND_SINK) {
-		/* a register that nobody reads */
+		/* an unused register */
 		enum ptx_type type = bytes == 8 ? PTX_TYPE_B64 : bytes == 2 ? PTX_TYPE_B16 : PTX_TYPE_B32;
 
 		if (width)
@@ -300,8 +300,8 @@ static int lower_one(struct ptx_loader *loader, struct ptx_statement *st, char s
 	}
 }
 
-/* A letter an operand: d writes, s reads the type; x reads the second type; e writes, w reads twice its width;
- * U writes, u reads 32 bits; P writes, p reads a predicate; ? makes the next one optional. */
+/* One letter per operand: d writes, s reads the type; x reads the second type; e writes, w reads twice its
+ * width; U writes, u reads 32 bits; P writes, p reads a predicate; ? makes the next one optional. */
 int ptx_lower_operands(struct ptx_loader *loader, struct ptx_statement *st, const char *shape, uint32_t r[],
 		       uint8_t *negated)
 {

@@ -1,4 +1,4 @@
-/* Arithmetic, comparison, moving and conversion: statements into ops. */
+/* Lower arithmetic, comparisons, moves and conversions. */
 #include <errno.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ static struct ptx_op *last_op(struct ptx_loader *loader)
 	return &loader->body->ops[loader->body->op_count - 1];
 }
 
-/* Which of the words is among the suffixes; -1 for none. */
+/* The index of the word that is among the suffixes; -1: none. */
 static int suffix_of(const struct ptx_statement *st, const char *const words[], int count)
 {
 	for (int i = 0; i < count; i++)
@@ -47,7 +47,7 @@ int ptx_lower_carry(struct ptx_loader *loader, struct ptx_statement *st)
 	return rc;
 }
 
-/* Instructions with one choice among words: op->mode says which. */
+/* Instructions with one of several words: op->mode is its index. */
 int ptx_lower_moded(struct ptx_loader *loader, struct ptx_statement *st)
 {
 	static const char *const words[] = { "clamp",	 "wrap",     "f4e",	 "b4e",	   "rc8",
@@ -78,7 +78,7 @@ int ptx_lower_lop3(struct ptx_loader *loader, struct ptx_statement *st)
 	return rc;
 }
 
-/* Plain round-to-nearest has handlers of its own; everything else goes by flags. */
+/* Round-to-nearest without flags has its own handlers; everything else uses flags. */
 int ptx_lower_float(struct ptx_loader *loader, struct ptx_statement *st)
 {
 	int rc = ptx_lower_plain(loader, st);
@@ -98,7 +98,7 @@ int ptx_lower_float(struct ptx_loader *loader, struct ptx_statement *st)
 	} else if (op->family >= PTX_FADD && op->family <= PTX_FSQRT) {
 		op->family = (uint16_t)(op->family + (PTX_FADDR - PTX_FADD));
 	}
-	if (st->row->family == PTX_FRCPR) /* rcp.approx.ftz.f64: coarse by definition */
+	if (st->row->family == PTX_FRCPR) /* rcp.approx.ftz.f64: low precision by definition */
 		op->type = PTX_TYPE_NONE;
 	return 0;
 }
@@ -279,7 +279,7 @@ static int pair_of(enum ptx_type to, enum ptx_type from, unsigned mode, unsigned
 	return -1;
 }
 
-/* The registers may be wider than the types: the source's low part is read, the result is extended. */
+/* The registers can be wider than the types: the low part of the source is read, the result is extended. */
 int ptx_lower_cvt(struct ptx_loader *loader, struct ptx_statement *st)
 {
 	enum ptx_type to = st->types[0], from = st->types[1];

@@ -1,5 +1,5 @@
-/* Tensor cores: statements into ops. Fragments have more registers than an op has operands, so they go through the warp's
- * extra rows: the loader puts them there before the op and takes the results from there after it. */
+/* Lower tensor core instructions. Fragments have more registers than an op has operands, so they use the
+ * warp's extra rows: ops before the instruction copy them there, and ops after it copy the results back. */
 #include <errno.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ static const char *const element_names[PTX_ELEMENTS] = { "f16", "bf16", "tf32", 
 							 "u8",	"f32",	"s32",	"f64" };
 static const uint8_t element_bytes[PTX_ELEMENTS] = { 2, 2, 4, 1, 1, 4, 4, 8 };
 
-/* The element types that the suffixes name, in their order: how many. */
+/* The element types in the suffixes, in order. Returns their number. */
 static uint32_t elements_named(const struct ptx_statement *st, uint8_t types[4])
 {
 	uint32_t count = 0;
@@ -93,7 +93,7 @@ static bool is_integer(uint8_t element)
 	return element == PTX_ELEMENT_S8 || element == PTX_ELEMENT_U8;
 }
 
-/* Which shapes a type of the factors has. */
+/* Whether the type of the factors has this shape. */
 static bool shape_fits(const struct ptx_matrix *x)
 {
 	bool is_wmma = x->flags & PTX_MATRIX_WMMA;
@@ -115,7 +115,7 @@ static bool shape_fits(const struct ptx_matrix *x)
 	}
 }
 
-/* Which sums a type of the factors has. */
+/* Whether the type of the factors has these sums. */
 static bool sums_fit(const struct ptx_matrix *x)
 {
 	switch (x->a) {
@@ -132,7 +132,7 @@ static bool sums_fit(const struct ptx_matrix *x)
 	}
 }
 
-/* Registers of a fragment of rows x columns elements. wmma holds factors of f16 twice. */
+/* The registers of a fragment of rows x columns elements. wmma holds f16 factors twice. */
 static uint32_t registers_of(const struct ptx_matrix *x, uint8_t element, uint32_t rows, uint32_t columns,
 			     bool is_factor)
 {
@@ -148,7 +148,7 @@ static uint32_t register_bytes(uint8_t element)
 	return element == PTX_ELEMENT_F64 ? 8 : 4;
 }
 
-/* A fragment's registers, exactly `count`. One register may stand alone. */
+/* The registers of a fragment, exactly `count`. A single register needs no braces. */
 static int fragment_of(struct ptx_loader *loader, const struct ptx_statement *st,
 		       const struct ptx_operand *arg, uint32_t count, uint32_t bytes, bool is_target,
 		       uint32_t places[FRAGMENT_MAX])
@@ -178,7 +178,7 @@ static int matrix_named(const struct ptx_statement *st, struct ptx_matrix *x)
 
 	*x = (struct ptx_matrix){ .flags = (uint8_t)((is_wmma ? PTX_MATRIX_WMMA : 0) |
 						     (ptx_has(st, "satfinite") ? PTX_MATRIX_SAT : 0)) };
-	if (count == 2 && is_wmma) { /* only the sums are named: the factors are f16 */
+	if (count == 2 && is_wmma) { /* only the sums are given: the factors are f16 */
 		x->d = types[0];
 		x->a = x->b = PTX_ELEMENT_F16;
 		x->c = types[1];
@@ -193,7 +193,7 @@ static int matrix_named(const struct ptx_statement *st, struct ptx_matrix *x)
 	return shape_named(st, x) && shape_fits(x) && sums_fit(x) ? 0 : -EINVAL;
 }
 
-/* All lanes take part: the member mask of such an op. */
+/* The member mask of an op in which all lanes take part. */
 static int all_lanes(struct ptx_loader *loader, uint32_t *place)
 {
 	*place = ptx_constant(loader, 0xffffffffu, 4);
@@ -244,7 +244,7 @@ int ptx_lower_mma(struct ptx_loader *loader, struct ptx_statement *st)
 	return rc ? rc : ptx_lower_take(loader, st, places[0], counts[0], 0, bytes[0]);
 }
 
-/* What a load or store moves: x.a is its element, m and k its rows and columns. */
+/* The fragment of a load or store: x.a is its element, m and k its rows and columns. */
 static int wmma_fragment(const struct ptx_statement *st, struct ptx_matrix *x, bool *is_factor)
 {
 	uint8_t types[4] = { 0 };
@@ -298,7 +298,7 @@ int ptx_lower_wmma_memory(struct ptx_loader *loader, struct ptx_statement *st)
 		rc = matrix_emit(loader, st, st->row->family, &x, mask, &op);
 	if (rc)
 		return rc;
-	/* the offset is the address's: the matrix goes where memory ops have nothing else */
+	/* the offset is used by the address: the matrix is in fields that other memory ops do not use */
 	op->aux = x.m | (uint32_t)x.k << 8 | (uint32_t)x.a << 16 | (uint32_t)count << 24;
 	op->mode = ptx_has(st, "col");
 	op->r[1] = stride;

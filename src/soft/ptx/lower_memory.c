@@ -1,4 +1,4 @@
-/* Loads, stores, atomics and what belongs to addresses: statements into ops. */
+/* Lower loads, stores, atomics and address instructions. */
 #include <errno.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static int address_symbol(struct ptx_loader *loader, const struct ptx_statement 
 	bool is_device = s->space == PTX_SPACE_GLOBAL || s->space == PTX_SPACE_CONST;
 	enum ptx_space space = is_device ? PTX_SPACE_GLOBAL : s->space;
 
-	/* .param is the kernel's own parameters, or the frame where calls pass theirs */
+	/* .param is a parameter of the kernel, or the frame in which calls pass theirs */
 	if (a->space == PTX_SPACE_PARAM && space == PTX_SPACE_LOCAL)
 		a->space = PTX_SPACE_LOCAL;
 	if (a->space != space && !(a->space == PTX_SPACE_GENERIC && is_device))
@@ -121,7 +121,7 @@ int ptx_lower_elements(struct ptx_loader *loader, struct ptx_statement *st, cons
 
 		if (e->second)
 			return -EINVAL;
-		/* an immediate or _ among registers takes their width */
+		/* an immediate or _ among registers has their width */
 		if (!is_register && *width)
 			one = *width;
 		rc = is_load ? ptx_target(loader, st, e,
@@ -283,7 +283,7 @@ int ptx_lower_isspacep(struct ptx_loader *loader, struct ptx_statement *st)
 	return 0;
 }
 
-/* cp.async [shared], [global], bytes{, bytes to read}: done at once, so that waiting for it is nothing. */
+/* cp.async [shared], [global], bytes{, bytes to read}: completes at once, so waits for it do nothing. */
 int ptx_lower_cp_async(struct ptx_loader *loader, struct ptx_statement *st)
 {
 	struct ptx_address to = { .space = PTX_SPACE_SHARED }, from = { .space = PTX_SPACE_GLOBAL };
@@ -332,7 +332,7 @@ static int mbarrier_mode(const struct ptx_statement *st)
 	return ptx_has(st, "parity") ? PTX_MBARRIER_WAIT_PARITY : PTX_MBARRIER_WAIT;
 }
 
-/* What is written first, if anything; then the address; then a count, a number of bytes, a state or a parity. */
+/* The operands: a result, if any; the address; a count, a number of bytes, a state or a parity. */
 static int mbarrier_operands(struct ptx_loader *loader, struct ptx_statement *st, int mode,
 			     struct ptx_address *a, uint32_t *d, uint32_t *value)
 {
@@ -344,7 +344,7 @@ static int mbarrier_operands(struct ptx_loader *loader, struct ptx_statement *st
 	unsigned most = at + (mode == PTX_MBARRIER_INVAL ? 1 : is_wait ? 3 : 2);
 	int rc = 0;
 
-	/* try_wait may name a time to wait at most: it never waits here */
+	/* a time limit of try_wait is ignored: try_wait never waits */
 	if (st->arg_count > most || st->arg_count + (is_optional || is_wait) < most)
 		return ptx_refuse(loader, st->line, "%s: operands are missing", st->full);
 	if (has_target && (is_wait || st->args[0].kind != PTX_OPERAND_SINK))
@@ -402,8 +402,8 @@ int ptx_lower_mbarrier(struct ptx_loader *loader, struct ptx_statement *st)
 	return rc ? rc : emit_mbarrier(loader, st, mode, &a, d, value);
 }
 
-/* cp.async.mbarrier.arrive [a]: arrive when the thread's copies are done, which they are. Without .noinc one more
- * arrival is expected first, so that nothing changes. */
+/* cp.async.mbarrier.arrive [a]: arrive when the copies of the thread are done, which they always are. Without
+ * .noinc one more arrival is expected first, so that nothing changes. */
 int ptx_lower_cp_arrive(struct ptx_loader *loader, struct ptx_statement *st)
 {
 	struct ptx_address a = { .space = ptx_lower_space(st) };
@@ -416,7 +416,8 @@ int ptx_lower_cp_arrive(struct ptx_loader *loader, struct ptx_statement *st)
 	return emit_mbarrier(loader, st, PTX_MBARRIER_ARRIVE, &a, PTX_NO_OPERAND, PTX_NO_OPERAND);
 }
 
-/* cp.async.bulk [shared], [global], bytes, [mbarrier]; cp.async.bulk [global], [shared], bytes: done at once. */
+/* cp.async.bulk [shared], [global], bytes, [mbarrier]; cp.async.bulk [global], [shared], bytes: completes at
+ * once. */
 int ptx_lower_cp_bulk(struct ptx_loader *loader, struct ptx_statement *st)
 {
 	bool is_load = ptx_has(st, "mbarrier::complete_tx::bytes");

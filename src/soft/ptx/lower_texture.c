@@ -1,4 +1,4 @@
-/* Textures and surfaces: statements into ops. Coordinates go through the warp's extra rows. */
+/* Lower texture and surface instructions. Coordinates use the warp's extra rows. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,14 +7,14 @@
 static const struct {
 	const char *name;
 	uint8_t geometry;
-	uint8_t coordinates; /* of which the last one of four may be padding */
+	uint8_t coordinates; /* the last one of four may be padding */
 } geometries[] = {
 	{ "1d", PTX_GEOMETRY_1D, 1 },	    { "2d", PTX_GEOMETRY_2D, 2 },   { "3d", PTX_GEOMETRY_3D, 3 },
 	{ "a1d", PTX_GEOMETRY_A1D, 2 },	    { "a2d", PTX_GEOMETRY_A2D, 3 }, { "cube", PTX_GEOMETRY_CUBE, 3 },
 	{ "acube", PTX_GEOMETRY_ACUBE, 4 },
 };
 
-/* The geometry that the suffixes name: exactly one, or NULL. */
+/* The geometry in the suffixes; -1 if there is none or more than one. */
 static int geometry_of(const struct ptx_statement *st, uint32_t *coordinates)
 {
 	int found = -1;
@@ -30,7 +30,7 @@ static int geometry_of(const struct ptx_statement *st, uint32_t *coordinates)
 	return found;
 }
 
-/* The handle's register, and the coordinates as sources. */
+/* The register of the handle, and the coordinates as sources. */
 static int lower_place(struct ptx_loader *loader, const struct ptx_statement *st,
 		       const struct ptx_operand *arg, uint32_t wanted, enum ptx_type type, uint32_t *handle,
 		       uint32_t places[4])
@@ -75,7 +75,7 @@ static int lower_results(struct ptx_loader *loader, const struct ptx_statement *
 	return rc;
 }
 
-/* tex {r, g, b, a}, [texture, {x, y}]; there are no mipmaps, so that a level or gradients change nothing. */
+/* tex {r, g, b, a}, [texture, {x, y}]; there are no mipmaps, so a level or gradients have no effect. */
 int ptx_lower_tex(struct ptx_loader *loader, struct ptx_statement *st)
 {
 	bool is_gather = !strcmp(st->name, "tld4");
@@ -109,14 +109,14 @@ int ptx_lower_tex(struct ptx_loader *loader, struct ptx_statement *st)
 	return 0;
 }
 
-/* A vector of one element is that element. */
+/* A vector of one element is treated as that element. */
 static const struct ptx_operand *lone(const struct ptx_operand *arg)
 {
 	return arg->kind == PTX_OPERAND_VECTOR && arg->element_count == 1 && !arg->second ? arg->elements
 											  : arg;
 }
 
-/* suld {a, b}, [surface, {x, y}]; sust [surface, {x, y}], {a, b}. The first coordinate counts bytes. */
+/* suld {a, b}, [surface, {x, y}]; sust [surface, {x, y}], {a, b}. The first coordinate is in bytes. */
 int ptx_lower_surface(struct ptx_loader *loader, struct ptx_statement *st)
 {
 	bool is_load = st->row->family == PTX_SULD;

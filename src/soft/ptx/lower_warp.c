@@ -1,4 +1,4 @@
-/* What lanes do together, and control: statements into ops. */
+/* Lower warp operations and control instructions. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ static int mode_of(const struct ptx_statement *st, const char *const words[], in
 	return -1;
 }
 
-/* The last operand of the forms with .sync is the mask of lanes that take part: always op->r[5]. */
+/* The last operand of a .sync form is the mask of the participating lanes: always op->r[5]. */
 static int member_mask(struct ptx_loader *loader, struct ptx_statement *st, uint32_t *mask)
 {
 	if (!ptx_has(st, "sync")) {

@@ -1,10 +1,10 @@
-/* How rows of the table become ops: named in table.c. */
+/* The lowerings in the rows of table.c. */
 #ifndef BELFRY_SOFT_PTX_LOWERINGS_H
 #define BELFRY_SOFT_PTX_LOWERINGS_H
 
 #include "soft/ptx/load.h"
 
-/* lower_memory.c: an address as an operand. */
+/* lower_memory.c: an address operand. */
 struct ptx_address {
 	enum ptx_space space;
 	uint32_t place;
@@ -15,11 +15,11 @@ struct ptx_address {
 	struct ptx_frame_ref ref;
 };
 
-enum ptx_space ptx_lower_space(const struct ptx_statement *st); /* that the suffixes name */
-/* `a->space` says what the suffixes said, and is made exact. */
+enum ptx_space ptx_lower_space(const struct ptx_statement *st); /* from the suffixes */
+/* a->space is the space from the suffixes on entry, and the exact one on return. */
 int ptx_lower_address(struct ptx_loader *loader, const struct ptx_statement *st,
 		      const struct ptx_operand *operand, struct ptx_address *a);
-/* Put the address into operand `slot` of the op just emitted. */
+/* Store the address in operand `slot` of the op just emitted. */
 int ptx_set_address(struct ptx_loader *loader, struct ptx_op *op, unsigned slot, const struct ptx_address *a);
 
 int ptx_lower_carry(struct ptx_loader *loader, struct ptx_statement *st);
@@ -43,7 +43,7 @@ int ptx_lower_cp_bulk(struct ptx_loader *loader, struct ptx_statement *st);
 int ptx_lower_cp_async(struct ptx_loader *loader, struct ptx_statement *st);
 int ptx_lower_ignored(struct ptx_loader *loader, struct ptx_statement *st);
 int ptx_lower_fence(struct ptx_loader *loader, struct ptx_statement *st);
-/* The registers of a load or store, as many as the suffixes v2 and v4 say: all of one width. */
+/* The registers of a load or store, as many as the suffixes v2 and v4 require, all of one width. */
 int ptx_lower_elements(struct ptx_loader *loader, struct ptx_statement *st, const struct ptx_operand *arg,
 		       bool is_load, uint32_t places[], uint32_t *width);
 int ptx_lower_tex(struct ptx_loader *loader, struct ptx_statement *st);
@@ -51,8 +51,8 @@ int ptx_lower_surface(struct ptx_loader *loader, struct ptx_statement *st);
 int ptx_lower_mma(struct ptx_loader *loader, struct ptx_statement *st);
 int ptx_lower_wmma_memory(struct ptx_loader *loader, struct ptx_statement *st);
 int ptx_lower_ldmatrix(struct ptx_loader *loader, struct ptx_statement *st);
-/* lower_matrix.c: sources into the warp's extra rows from `first` on, and extra rows into targets: any number of them, each of
- * `width` bytes, in rows of 4. */
+/* lower_matrix.c: copy sources to the warp's extra rows from `first` on, or extra rows to targets: any
+ * number, each of `width` bytes, in rows of 4. */
 int ptx_lower_put(struct ptx_loader *loader, const struct ptx_statement *st, const uint32_t places[],
 		  uint32_t count, uint32_t first, uint32_t width);
 int ptx_lower_take(struct ptx_loader *loader, const struct ptx_statement *st, const uint32_t places[],

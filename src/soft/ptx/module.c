@@ -1,4 +1,4 @@
-/* Modules: loading, freeing, and what they tell about themselves. */
+/* Modules: loading, freeing and queries. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ void ptx_complain(struct ptx_loader *loader, uint32_t line, const char *fmt, ...
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	/* a fat binary's text is not seen: its function says more than its line */
+	/* the text of a fat binary is not visible: the name of the function says more than the line */
 	if (loader->body && loader->body->function && loader->body->function->kernel.name)
 		bf_fail(loader->err, EINVAL, "PTX line %u: %s (in %.128s)", line, text,
 			loader->body->function->kernel.name);
@@ -98,8 +98,8 @@ static void loader_free(struct ptx_loader *loader)
 	ptx_arena_free(&loader->scratch);
 }
 
-/* Addresses of functions of different texts differ, so that a pointer from another module is not taken for one of
- * this module's. 16 bits of a hash, 20 of a number, in units of 16 bytes. */
+/* Function addresses of different texts differ, so that a pointer from another module is not mistaken for one
+ * of this module: 16 bits of a hash, 20 of a number, in units of 16 bytes. */
 static uint64_t code_base(const char *text, size_t length)
 {
 	uint64_t h = 14695981039346656037ull;

@@ -1,4 +1,5 @@
-/* Floating-point values: canonical NaNs, flushing, halves. All exact, all without touching the rounding mode. */
+/* Floating-point values: canonical NaNs, flushing, halves. All exact, without changes of the rounding
+ * mode. */
 #ifndef BELFRY_SOFT_PTX_NUMBER_H
 #define BELFRY_SOFT_PTX_NUMBER_H
 
@@ -59,8 +60,8 @@ static inline float ptx_saturate(float f)
 	return f != f ? 0.0f : f > 1.0f ? 1.0f : f > 0.0f ? f : 0.0f;
 }
 
-/* A value of `digits` binary digits, exponents from `least` (of the unit of subnormals) on, rounded once from a
- * double. `top` is the format's largest finite value. */
+/* Round a double once to `digits` binary digits, with exponents from `least` on (the unit of subnormals).
+ * `top` is the largest finite value of the format. */
 static inline double ptx_round_to(double value, int digits, int least, double top, unsigned round)
 {
 	double magnitude = fabs(value), unit, whole, rest;
@@ -73,14 +74,14 @@ static inline double ptx_round_to(double value, int digits, int least, double to
 	if (exponent < least)
 		exponent = least;
 	unit = ldexp(1.0, exponent);
-	whole = floor(magnitude / unit); /* exact: a power of two, and far from a double's own subnormals */
+	whole = floor(magnitude / unit); /* exact: a power of two, and far from the subnormals of a double */
 	rest = magnitude - whole * unit;
 	if (round == PTX_RN)
 		is_up = rest * 2 > unit || (rest * 2 == unit && fmod(whole, 2) != 0);
 	else
 		is_up = rest > 0 && round == (is_negative ? PTX_RM : PTX_RP);
 	magnitude = (whole + is_up) * unit;
-	if (magnitude > top) /* away from zero: infinite; towards it: the largest */
+	if (magnitude > top) /* away from zero: infinity; towards zero: the largest */
 		magnitude = round == PTX_RN || round == (is_negative ? PTX_RM : PTX_RP) ? (double)INFINITY
 											: top;
 	return is_negative ? -magnitude : magnitude;
@@ -97,12 +98,12 @@ static inline float ptx_from_f16(uint16_t h)
 	return ptx_f32(bits | sign);
 }
 
-/* Round to nearest even from a float, with integer arithmetic only. */
+/* Round a float to nearest even, with integer arithmetic only. */
 static inline uint16_t ptx_to_f16(float f)
 {
 	uint32_t bits = ptx_bits32(f), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
 	uint32_t normal = (magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1)) >> 13;
-	/* adding 0.5 lines a subnormal half's unit up with a float's own, and rounds it */
+	/* adding 0.5 aligns the unit of a subnormal half with that of the float, and rounds it */
 	uint32_t small = ptx_bits32(ptx_f32(magnitude) + 0.5f) - 0x3f000000;
 	uint32_t result = magnitude < 0x38800000 ? small : normal;
 
@@ -125,7 +126,8 @@ static inline uint16_t ptx_to_bf16(float f)
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* A double as a float whose last bit is odd if anything was lost: rounding that to a half is rounding once. */
+/* Convert a double to a float whose last bit is odd if bits were lost: rounding it to a half is then a single
+ * rounding. */
 static inline float ptx_odd_f32(double d)
 {
 	float f = (float)d;
@@ -138,7 +140,8 @@ static inline float ptx_odd_f32(double d)
 	return ptx_f32(is_above ? bits - 1 : bits + 1);
 }
 
-/* Any rounding, from a double that holds the exact value (or one that rounds the same: see ptx_add_odd). */
+/* Round with any mode from a double that holds the exact value (or one that rounds the same: see
+ * ptx_add_odd). */
 static inline uint16_t ptx_round_f16(double d, unsigned round)
 {
 	if (d != d)
@@ -157,8 +160,8 @@ static inline uint16_t ptx_round_bf16(double d, unsigned round)
 	return ptx_to_bf16((float)ptx_round_to(d, 8, -133, 0x1.fep127, round));
 }
 
-/* a + b, inexact sums with their last bit set: rounding that once more to fewer digits is as rounding the exact
- * sum (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums"). */
+/* a + b, with the last bit set if the sum is inexact: rounding it to fewer digits gives the same as rounding
+ * the exact sum (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums"). */
 static inline double ptx_add_odd(double a, double b)
 {
 	double sum = a + b, part = sum - a, error = (a - (sum - part)) + (b - part);
@@ -166,7 +169,8 @@ static inline double ptx_add_odd(double a, double b)
 
 	if (error == 0 || sum != sum || isinf(sum) || (bits & 1))
 		return sum;
-	/* the exact sum lies between sum and its neighbour on error's side; one of the two is odd, and it is not sum */
+	/* the exact sum is between sum and its neighbour on the side of error; the odd one of the two is the
+	 * neighbour */
 	return ptx_f64((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
 }
 
@@ -188,7 +192,7 @@ static inline float ptx_max_f32(float a, float b)
 	return a > b || (a == b && !signbit(a)) ? a : b;
 }
 
-/* min or max with all of its qualifiers. */
+/* min or max with all its qualifiers. */
 static inline float ptx_pick_f32(float a, float b, bool is_max, unsigned flags)
 {
 	uint32_t sign = (ptx_bits32(a) ^ ptx_bits32(b)) & 0x80000000;

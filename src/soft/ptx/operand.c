@@ -1,4 +1,4 @@
-/* Operands as they are written. */
+/* Parse operands. */
 #include <errno.h>
 #include <string.h>
 
@@ -77,7 +77,7 @@ static int parse_sreg(struct ptx_loader *loader, const struct ptx_token *name, s
 			  t->text);
 }
 
-/* + 4, - 4, +-4: nothing if there is none. */
+/* + 4, - 4, +-4, or nothing. */
 static int parse_offset(struct ptx_loader *loader, int64_t *offset)
 {
 	const struct ptx_token *t = ptx_tok(loader);

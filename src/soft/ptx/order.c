@@ -1,5 +1,5 @@
-/* The order of blocks: strongly connected pieces one after the other as control flows, and inside of a piece its
- * head, then what is left of it, again in pieces. */
+/* The order of basic blocks: strongly connected components in the order of control flow, and inside each its
+ * head, then the rest, again as components. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,16 +9,16 @@
 
 struct visit {
 	uint32_t block;
-	uint32_t next; /* successor to look at */
+	uint32_t next; /* next successor */
 };
 
 struct sorter {
 	struct ptx_loader *loader;
 	const struct ptx_body *body;
 	const struct ptx_flow *flow;
-	uint32_t *group; /* of a block: which call looks at it; 0: not reached, or done */
+	uint32_t *group; /* of a block: the current group; 0: unreachable, or done */
 	uint32_t group_count;
-	uint32_t *number; /* Tarjan's */
+	uint32_t *number; /* Tarjan's algorithm */
 	uint32_t *low;
 	uint8_t *is_open;
 	uint32_t *open;
@@ -27,7 +27,7 @@ struct sorter {
 	uint32_t *count;
 };
 
-/* The pieces of one group, in reverse order of flow: members to `out`, sizes to `sizes`. */
+/* The components of one group, in reverse order of flow. */
 struct pieces {
 	uint32_t *members;
 	uint32_t *sizes;
@@ -48,7 +48,7 @@ static void close_piece(struct sorter *s, struct pieces *out, uint32_t root, uin
 	out->sizes[out->count++] = size;
 }
 
-/* Tarjan's walk from one block, without recursion; blocks of other groups do not exist for it. */
+/* Tarjan's algorithm from one block, without recursion; blocks of other groups are ignored. */
 static void find_pieces(struct sorter *s, uint32_t root, uint32_t group, uint32_t *clock, struct pieces *out)
 {
 	uint32_t depth = 0, open_count = 0;
@@ -84,7 +84,8 @@ static void find_pieces(struct sorter *s, uint32_t root, uint32_t group, uint32_
 static int sort_group(struct sorter *s, const uint32_t *members, uint32_t count, uint32_t head,
 		      unsigned depth);
 
-/* A loop: its head first. Which block that is: the one the walk came in by, which closes the piece. */
+/* A loop: its head first. The head is the block by which the search entered the component; it is the last
+ * member. */
 static int sort_piece(struct sorter *s, uint32_t *members, uint32_t size, unsigned depth)
 {
 	uint32_t head = members[size - 1];
@@ -101,7 +102,7 @@ static int compare_blocks(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Too deeply nested to be worth it: as in the text. Any order is right, it only may cost time. */
+/* Nested too deeply: keep the order of the text. Every order is correct, but may be slower. */
 static void keep_order(struct sorter *s, uint32_t *members, uint32_t count)
 {
 	qsort(members, count, sizeof(*members), compare_blocks);
@@ -130,7 +131,7 @@ static int sort_group(struct sorter *s, const uint32_t *members, uint32_t count,
 	}
 	if (head != ~0u)
 		find_pieces(s, head, group, &clock, &out);
-	/* roots from the end of the text: the last walk's pieces come first */
+	/* roots from the end of the text: the components of the last search come first */
 	for (uint32_t i = count; head == ~0u && i-- > 0;)
 		if (!s->number[members[i]])
 			find_pieces(s, members[i], group, &clock, &out);

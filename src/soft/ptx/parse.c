@@ -1,4 +1,4 @@
-/* The text outside of function bodies. */
+/* Parse the text outside of function bodies. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static int parse_target(struct ptx_loader *loader)
 				  t->text);
 	loader->module->target = number;
 	ptx_lex_next(&loader->lex);
-	while (ptx_accept(loader, ",")) /* debug, texmode_...: no difference here */
+	while (ptx_accept(loader, ",")) /* debug, texmode_...: no effect */
 		ptx_lex_next(&loader->lex);
 	return 0;
 }
@@ -78,7 +78,7 @@ static int skip_section(struct ptx_loader *loader)
 	return ptx_refuse(loader, t->line, "a section without an end");
 }
 
-/* .file and .loc end with their line. */
+/* .file and .loc end at the end of the line. */
 static void skip_text_line(struct ptx_loader *loader)
 {
 	uint32_t line = ptx_tok(loader)->line;
@@ -139,7 +139,7 @@ static int parse_param(struct ptx_loader *loader, struct ptx_body *body, bool is
 	s->offset = p->offset;
 	if (f->kernel.is_entry)
 		return 0;
-	/* a .func's lie in its local frame; for those ptx_param::offset is the place there */
+	/* parameters of a .func are in its local frame, and ptx_param::offset is the offset there */
 	f->local_bytes = (f->local_bytes + type.align - 1) & ~(type.align - 1);
 	p->offset = s->offset = f->local_bytes;
 	f->local_bytes += bytes;
@@ -297,7 +297,7 @@ static void signature_reset(struct ptx_body *body)
 	body->has_result = false;
 }
 
-/* The result stands before the name that says whose it is, so it is read twice. */
+/* The result comes before the name of the function, so it is parsed twice. */
 static int parse_signature(struct ptx_loader *loader, bool is_entry, struct ptx_body **body)
 {
 	struct ptx_body head = { 0 };

@@ -1,10 +1,10 @@
-/* Where lanes go next: what branches, calls and returns share. */
+/* Move lanes to another pc: shared by branches, calls and returns. */
 #ifndef BELFRY_SOFT_PTX_SEND_H
 #define BELFRY_SOFT_PTX_SEND_H
 
 #include "soft/ptx/lane.h"
 
-/* The lanes of mask go elsewhere, the others stay. */
+/* Move the lanes of mask; the others stay. */
 static inline void ptx_send(struct ptx_warp *w, uint32_t mask, uint32_t pc)
 {
 	if (mask == w->mask)
@@ -13,7 +13,7 @@ static inline void ptx_send(struct ptx_warp *w, uint32_t mask, uint32_t pc)
 		ptx_warp_split(w, mask, pc);
 }
 
-/* Lanes by where they go: the first lane's place takes all that go there too, until none is left. */
+/* Move each lane to its pc: all lanes with the pc of the first lane, until none is left. */
 static inline void ptx_send_each(struct ptx_warp *w, uint32_t mask, const uint32_t *pc)
 {
 	while (mask) {

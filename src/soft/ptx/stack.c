@@ -1,10 +1,10 @@
-/* Functions whose local frames are on the stack: their own uses of local memory, and calls of them. Done before registers
- * get their places, because each has one more: where its frame is. */
+/* Functions with local frames on the stack: adapt their accesses to local memory, and calls of them. This
+ * precedes register allocation, because each needs one more register: the address of its frame. */
 #include <string.h>
 
 #include "soft/ptx/load.h"
 
-/* An address in the frame: what was known when loading is now relative to the frame's register. */
+/* Make an address in the frame relative to the frame register. */
 static int rebase(struct ptx_loader *loader, struct ptx_body *body, const struct ptx_frame_ref *ref)
 {
 	struct ptx_op *op = ref->op == ~0u ? NULL : &body->ops[ref->op];
@@ -32,7 +32,7 @@ static void make_free(struct ptx_op *op)
 	op->offset = 0;
 }
 
-/* The op before a call passes its arguments, the one after it takes its result: the stacked call does all three. */
+/* The op before a call copies its arguments, the op after it the result: the stacked call does all three. */
 static void stack_call(struct ptx_loader *loader, struct ptx_body *body, const struct ptx_call *call)
 {
 	const struct ptx_site *site = &loader->module->sites[call->site];

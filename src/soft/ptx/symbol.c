@@ -63,7 +63,7 @@ void ptx_scope_enter(struct ptx_loader *loader)
 	loader->scope = ++loader->scope_count;
 }
 
-/* References of this scope find their label here, or are handed to the scope around it. */
+/* Resolve references to labels of this scope; pass the others to the enclosing scope. */
 static int resolve_labels(struct ptx_loader *loader, uint32_t outer, uint32_t first)
 {
 	struct ptx_body *body = loader->body;
@@ -97,7 +97,7 @@ int ptx_scope_leave(struct ptx_loader *loader, uint32_t outer, uint32_t first)
 	while (loader->newest && loader->newest->scope == loader->scope) {
 		struct ptx_symbol *s = loader->newest;
 
-		/* newest first: it heads its chain */
+		/* newest first: it is the head of its chain */
 		loader->table[s->hash % TABLE_SLOTS] = s->next;
 		loader->newest = s->older;
 	}
@@ -120,7 +120,8 @@ int ptx_reg_new(struct ptx_loader *loader, enum ptx_type type, uint32_t *reg)
 	return 0;
 }
 
-/* One of a range: numbered when it is first used, so that gaps in a compiler's numbering cost nothing. */
+/* A register of a range gets its number at its first use, so that gaps in a compiler's numbering cost
+ * nothing. */
 static int range_member(struct ptx_loader *loader, struct ptx_symbol *range, uint32_t number, uint32_t *reg)
 {
 	uint32_t **page;

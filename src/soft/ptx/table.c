@@ -1,5 +1,5 @@
-/* The instructions, one row a form. docs/ptx.md is generated from this table. Rows without a lowering are known
- * and refused; names that are not here are refused too. */
+/* The instructions, one row per form. docs/ptx.md is generated from this table. Rows without a lowering are
+ * known and refused; names that are not listed are refused too. */
 #include "soft/ptx/lowerings.h"
 
 #define INT "u16 s16 u32 s32 u64 s64"
@@ -100,7 +100,7 @@ const struct ptx_row ptx_rows[] = {
 	{ "shf", "b32", "", "+l clamp wrap", "dssu", PTX_SHF, MODED },
 	{ "shf", "b32", "", "+r clamp wrap", "dssu", PTX_SHF, MODED },
 	{ "prmt", "b32", "", "f4e b4e rc8 ecl ecr rc16", "dssu", PTX_PRMT, MODED },
-	/* moving and choosing */
+	/* moves and selection */
 	{ "mov", MOVED, "", "", "ds", PTX_MOV, ptx_lower_mov },
 	{ "mov", "pred", "", "", "Pp", PTX_MOV, PLAIN },
 	{ "selp", MOVED, "", "", "dssp", PTX_SELP, PLAIN },
@@ -220,7 +220,7 @@ const struct ptx_row ptx_rows[] = {
 	{ "fence", "", "", "+proxy alias async global shared::cta shared::cluster", "", PTX_FENCE,
 	  ptx_lower_fence },
 	{ "fence", "", "", "+mbarrier_init release cluster", "", PTX_FENCE, ptx_lower_fence },
-	/* the warp together */
+	/* warp operations */
 	{ "shfl", "b32", "", "sync up down bfly idx", "", PTX_SHFL, ptx_lower_shfl },
 	{ "vote", "pred", "", "sync all any uni", "", PTX_VOTE, ptx_lower_vote },
 	{ "vote", "b32", "", "sync +ballot", "", PTX_VOTE, ptx_lower_vote },
@@ -243,7 +243,7 @@ const struct ptx_row ptx_rows[] = {
 	  ptx_lower_ldmatrix },
 	{ "movmatrix", "b16", "", "+sync +aligned +m8n8 +trans", "", PTX_MOVMATRIX, ptx_lower_ldmatrix },
 	/* control */
-	{ "bra", "", "", "uni", "", PTX_BRA, PLAIN }, /* taken apart by the body's parser, as is call */
+	{ "bra", "", "", "uni", "", PTX_BRA, PLAIN }, /* parsed by body.c, like call */
 	{ "call", "", "", "uni", "", PTX_CALL, PLAIN },
 	{ "brx", "", "", "+idx uni", "", PTX_BRX, ptx_lower_brx },
 	{ "ret", "", "", "uni", "", PTX_RET, ptx_lower_ret },
@@ -262,7 +262,7 @@ const struct ptx_row ptx_rows[] = {
 	{ "griddepcontrol", "", "", "launch_dependents wait", "", PTX_NOP, ptx_lower_ignored },
 	{ "discard", "", "", "global L2", "", PTX_NOP, ptx_lower_ignored },
 	{ "applypriority", "", "", "global L2::evict_normal", "", PTX_NOP, ptx_lower_ignored },
-	/* known, refused */
+	/* known, but refused */
 	{ "txq", "", "", "any", "", 0, REFUSED },
 	{ "sured", "", "", "any", "", 0, REFUSED },
 	{ "suq", "", "", "any", "", 0, REFUSED },

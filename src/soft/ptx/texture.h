@@ -1,5 +1,5 @@
-/* Texture and surface objects, as kernels find them. A handle is the address of a struct ptx_texture in device memory.
- * A program can write there, so everything in it is checked each time it is used. */
+/* Texture and surface objects for kernels. A handle is the address of a struct ptx_texture in device memory.
+ * A program can write there, so every access checks all fields. */
 #ifndef BELFRY_SOFT_PTX_TEXTURE_H
 #define BELFRY_SOFT_PTX_TEXTURE_H
 
@@ -20,7 +20,7 @@ enum ptx_texture_format {
 	PTX_TEXTURE_FORMATS,
 };
 
-/* With the values of CUaddress_mode. */
+/* The values of CUaddress_mode. */
 enum ptx_texture_address {
 	PTX_TEXTURE_WRAP,
 	PTX_TEXTURE_CLAMP,
@@ -29,9 +29,9 @@ enum ptx_texture_address {
 };
 
 #define PTX_TEXTURE_NORMALIZED 0x01u /* coordinates are fractions of the size */
-#define PTX_TEXTURE_LINEAR 0x02u     /* linear filtering, not the nearest texel */
-#define PTX_TEXTURE_INTEGER 0x04u    /* integers of 8 and 16 bits are not made floats in [0, 1] or [-1, 1] */
-#define PTX_TEXTURE_BUFFER 0x08u     /* linear memory: outside of it every channel is 0 */
+#define PTX_TEXTURE_LINEAR 0x02u     /* linear filtering instead of the nearest texel */
+#define PTX_TEXTURE_INTEGER 0x04u    /* small integers are not scaled to floats in [0, 1] or [-1, 1] */
+#define PTX_TEXTURE_BUFFER 0x08u     /* linear memory: outside, every channel is 0 */
 
 struct ptx_texture {
 	uint32_t magic;
@@ -40,9 +40,9 @@ struct ptx_texture {
 	uint8_t flags;
 	uint8_t reserved;
 	uint64_t base;
-	uint64_t pitch; /* bytes from line to line */
-	uint64_t slice; /* bytes from plane to plane, from layer to layer */
-	uint32_t width; /* texels; no size is 0 */
+	uint64_t pitch; /* bytes per line */
+	uint64_t slice; /* bytes per plane or layer */
+	uint32_t width; /* texels; sizes are not 0 */
 	uint32_t height;
 	uint32_t depth;
 	uint8_t address[3]; /* by dimension */

@@ -1,8 +1,8 @@
-/* Warps: which of their fragments runs, and barriers. */
+/* Warps: selection of the fragment that runs, and barriers. */
 #include "soft/ptx/block.h"
 
-/* Every this many turns a fragment other than the lowest runs, so that lanes that spin on what their neighbours
- * will write do not starve them. */
+/* After this many turns, another fragment than the lowest runs, so that spinning lanes do not starve the
+ * lanes they wait for. */
 #define FAIR_TURNS 64u
 
 void ptx_warp_start(struct ptx_warp *w)
@@ -24,7 +24,7 @@ void ptx_warp_start(struct ptx_warp *w)
 
 static void add_fragment(struct ptx_warp *w, uint32_t pc, uint32_t mask, enum ptx_wait wait, uint32_t barrier)
 {
-	/* never more than lanes: each has at least one of its own */
+	/* never more than PTX_LANES: each has at least one lane */
 	w->fragments[w->fragment_count++] =
 		(struct ptx_fragment){ .pc = pc, .mask = mask, .wait = wait, .barrier = barrier };
 }
@@ -43,7 +43,7 @@ void ptx_warp_leave_behind(struct ptx_warp *w, uint32_t mask, enum ptx_wait wait
 	add_fragment(w, w->pc, mask, wait, 0);
 }
 
-/* Some lanes go to pc; the running ones end their turn, so that the lowest is chosen. */
+/* Move some lanes to pc. The running fragment ends its turn if pc is lower. */
 void ptx_warp_split(struct ptx_warp *w, uint32_t mask, uint32_t pc)
 {
 	w->mask &= ~mask;
@@ -85,7 +85,7 @@ static uint32_t choose(struct ptx_warp *w)
 	return best;
 }
 
-/* Take everything that is at the same pc along, and note where the next fragment is. */
+/* Start all fragments at this pc, and set `stop` to the pc of the next fragment. */
 static void start_at(struct ptx_warp *w, uint32_t pc)
 {
 	w->pc = pc;
@@ -104,7 +104,7 @@ static void start_at(struct ptx_warp *w, uint32_t pc)
 	}
 }
 
-/* A pc where more than one fragment waits for lanes: together they may be all that is waited for. ~0 if none. */
+/* A pc at which more than one fragment waits for lanes: together they may be complete. ~0 if none. */
 static uint32_t shared_pc(const struct ptx_warp *w)
 {
 	for (uint32_t i = 0; i < w->fragment_count; i++)
@@ -130,7 +130,7 @@ bool ptx_warp_pick(struct ptx_warp *w)
 			start_at(w, pc);
 			return true;
 		}
-		/* only lanes that wait for lanes: those they wait for are not coming, or wait elsewhere */
+		/* all fragments wait for lanes: the missing lanes have exited, or wait elsewhere */
 		best = lowest(w, PTX_WAIT_LANES);
 		if (best == ~0u)
 			return false;
@@ -147,7 +147,7 @@ static bool is_complete(const struct ptx_block *block, const struct ptx_barrier 
 	return b->arrived >= (b->expected ? b->expected : block->live_threads);
 }
 
-/* bar.red's result for the lanes of a fragment; its op is the one before its pc. */
+/* The result of bar.red for the lanes of a fragment; its op is the one before its pc. */
 static void put_result(struct ptx_warp *w, const struct ptx_fragment *f, const struct ptx_barrier *b)
 {
 	const struct ptx_op *op = &w->block->module->code[f->pc - 1];
@@ -176,7 +176,7 @@ void ptx_barrier_check(struct ptx_block *block, uint32_t id)
 				continue;
 			put_result(w, f, b);
 			f->wait = PTX_WAIT_NOTHING;
-			if (w->mask && f->pc < w->stop) /* this warp runs: it must look around */
+			if (w->mask && f->pc < w->stop) /* the warp selects its fragment again */
 				w->stop = 0;
 		}
 	}
