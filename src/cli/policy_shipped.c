@@ -6,7 +6,7 @@
 
 #include "base/folder.h"
 #include "cli/policy.h"
-#include "cli/policy_list.h" /* generated: BELFRY_POLICIES, the names of policies/NAME.bpf.c, a blank after each */
+#include "cli/policy_list.h" /* generated: BELFRY_POLICIES, the names of policies, a blank after each */
 
 static bool is_here(const char *name, int length)
 {

@@ -31,7 +31,8 @@ static void print_ns(int64_t ns)
 		printf("%.3f s", (double)ns / 1e9);
 }
 
-/* Whether a key holds a size: known keys of the group "mem" and of the lists of processes. */
+/* Whether a value is a size: all of the group "mem", all of a process but its pid, and these keys in all
+ * groups but "time". */
 static bool is_size(const char *group, const char *key)
 {
 	static const char *const sizes[] = { "total", "reserved", "used",      "limit",

@@ -57,7 +57,7 @@ CUresult node_set_attribute(struct node *node, CUlaunchAttributeID id, const CUl
 			return CUDA_ERROR_INVALID_VALUE;
 		node->op.kernel.is_cooperative = value->cooperative;
 		return CUDA_SUCCESS;
-	case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: /* no clusters: no access to the shared memory of other blocks */
+	case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: /* clusters are not supported */
 		cluster = value->clusterDim.x * value->clusterDim.y * value->clusterDim.z;
 		return cluster > 1 ? CUDA_ERROR_NOT_SUPPORTED : attribute_keep(node, id, value);
 	case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: /* updates by kernels are not supported */

@@ -27,7 +27,7 @@ static CUresult memory_take(struct heap *heap, uint64_t bytes, struct heap_span 
 	return heap_take(heap, bytes, NULL, span);
 }
 
-/* Release unused memory of pools before reporting out of memory. */
+/* Release the unused memory of the heap and of pools before reporting out of memory. */
 static CUresult memory_take_hard(struct heap *heap, uint64_t bytes, struct heap_span **span)
 {
 	CUresult result = memory_take(heap, bytes, span);

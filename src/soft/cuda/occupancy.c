@@ -20,7 +20,7 @@ uint32_t occupancy_blocks(const struct occupancy *kernel, uint64_t threads, uint
 {
 	uint64_t warps = (threads + 31) / 32, registers, shared, blocks;
 
-	/* Only the limits of the GPU apply, not those of the kernel, as in the real library. */
+	/* The limit of threads is that of the GPU, not that of the kernel, as in the real library. */
 	if (!threads || threads > PTX_THREADS_MAX || dynamic_shared_bytes > kernel->max_dynamic_shared_bytes)
 		return 0;
 	registers = warps * (((uint64_t)kernel->registers * 32 + 255) / 256 * 256);

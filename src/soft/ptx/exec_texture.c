@@ -169,7 +169,7 @@ static bool index_inside(const struct ptx_texture *t, unsigned d, int64_t *at)
 	if (*at >= 0 && *at < size)
 		return true;
 	if (!size)
-		return false; /* no texture is that large */
+		return false; /* sizes are never 0 */
 	switch (address_mode(t, d)) {
 	case PTX_TEXTURE_BORDER:
 		return false;
