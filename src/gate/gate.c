@@ -675,7 +675,9 @@ struct gate_came gate_vgpu_came_after(const struct gate_vgpu *vgpu, uint64_t aft
 		if (came.found_ns > after_ns && (!first.found_ns || came.found_ns < first.found_ns))
 			first = came;
 	}
-	return is_all ? (struct gate_came){ 0 } : first;
+	if (is_all)
+		first = (struct gate_came){ 0 };
+	return first;
 }
 
 uint64_t gate_cpu_ns(const struct gate *gate)

@@ -237,8 +237,8 @@ struct gpu {
 	struct talker *talker_slots; /* GPU_TALKERS_MAX */
 	LIST_HEAD(, talker) talkers; /* those in use */
 	struct load *loads;	     /* policy objects in order of arrival; the first is being verified */
-	uint64_t busy_due_ns; /* when to read the utilization next; 0: when the GPU is used again */
-	bool is_busy_untold;  /* the device does not report its utilization */
+	uint64_t busy_due_ns;	     /* when to read the utilization next; 0: when the GPU is used again */
+	bool is_busy_untold;	     /* the device does not report its utilization */
 	struct device_sensors sensors;
 	uint64_t sensed_ns; /* when the sensors were last read; 0: never */
 	bool hall_is_gone;
@@ -270,8 +270,9 @@ static inline bool is_ruler(const struct ucred *who)
 
 /* server.c */
 bool gpu_has_traps(const struct gpu *gpu); /* whether the settings permit breakpoints on doorbells */
-void gpu_watch_hall(struct gpu *gpu); /* gpu::hall is another descriptor; called before the old one is closed */
-void gpu_wake(struct gpu *gpu);	      /* wakes the main thread; for any other thread */
+void gpu_watch_hall(
+	struct gpu *gpu);	/* gpu::hall is another descriptor; called before the old one is closed */
+void gpu_wake(struct gpu *gpu); /* wakes the main thread; for any other thread */
 
 /* hall.c: messages to and from belfryd */
 void gpu_hall_hear(struct gpu *gpu);

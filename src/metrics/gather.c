@@ -76,11 +76,9 @@ static int gather_reports(struct json_object *hello, char **reports, struct bf_e
 	}
 	for (size_t i = 0; i < json_object_array_length(gpus) && count < GPUS_MAX; i++) {
 		reports[count] = report_on(json_object_array_get_idx(gpus, i), err);
-		if (!reports[count])
-			break;
-		count++;
+		count += reports[count] != NULL;
 	}
-	/* A failed report ends the list. It is an error only if it is the first one. */
+	/* A GPU without a report is left out. It is an error only if there is none at all. */
 	return count || !json_object_array_length(gpus) ? count : -1;
 }
 
