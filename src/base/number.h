@@ -3,6 +3,11 @@
 
 #include <stdint.h>
 
+static inline uint64_t bf_max(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 static inline uint64_t bf_min(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;

@@ -3,11 +3,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/kcmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -198,6 +200,21 @@ void bf_hold_standard_files(void)
 		if (fcntl(fd, F_GETFD) < 0 &&
 		    open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC) < 0)
 			_exit(1);
+}
+
+int bf_drop_capabilities(uint32_t kept)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct had[2] = { { 0 } }, left[2] = { { 0 } };
+
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* fails on kernels that have none */
+	if (syscall(SYS_capget, &head, had))
+		return -errno;
+	left[0].permitted = left[0].effective = had[0].permitted & kept;
+	/* With no_new_privs, not even root gains capabilities by execve. */
+	if (syscall(SYS_capset, &head, left) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return -errno;
+	return 0;
 }
 
 void bf_raise_file_limit(void)

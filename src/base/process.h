@@ -50,6 +50,9 @@ void bf_hold_standard_files(void);
 
 /* Raises the soft limit on open files to the hard limit. */
 void bf_raise_file_limit(void);
+/* Gives up the capabilities of the calling thread, ambient ones included, and the right to gain any: all but `kept`, a mask
+ * of 1 << CAP_..., of those that it has. 0 or -errno. Safe after fork. */
+int bf_drop_capabilities(uint32_t kept);
 
 int bf_send_fd(int sock, int fd);
 /* Returns the descriptor, or -errno. */

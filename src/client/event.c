@@ -59,16 +59,24 @@ void event_say(struct event *event, const char *format, ...)
 	va_end(args);
 }
 
+/* Programs choose their names: a line break would forge a line of what people and commands read. */
+static void one_line(char *text)
+{
+	for (bf_plain(text); *text; text++)
+		if (*text == '\n' || *text == '\t')
+			*text = ' ';
+}
+
 bool event_check(struct event *event)
 {
 	event->gpu[sizeof(event->gpu) - 1] = 0;
 	event->vgpu[sizeof(event->vgpu) - 1] = 0;
 	event->subject[sizeof(event->subject) - 1] = 0;
 	event->text[sizeof(event->text) - 1] = 0;
-	bf_plain(event->gpu);
-	bf_plain(event->vgpu);
-	bf_plain(event->subject);
-	bf_plain(event->text);
+	one_line(event->gpu);
+	one_line(event->vgpu);
+	one_line(event->subject);
+	one_line(event->text);
 	return event->kind < EVENT_KINDS;
 }
 

@@ -87,6 +87,7 @@ static struct gate_table *table_build(struct gate *gate)
 	channel = (struct gate_channel **)&table->bells[size.bells];
 	for (struct gate_vgpu *v = gate->vgpus; v; v = v->next) {
 		struct gate_watched_vgpu *watched;
+		size_t passes;
 
 		if (!v->programs)
 			continue;
@@ -97,6 +98,8 @@ static struct gate_table *table_build(struct gate *gate)
 		for (struct gate_program *p = v->programs; p; p = p->next, watched->program_count++)
 			channel = table_add_program(table, p, channel);
 		watched->bell_count = (size_t)(&table->bells[table->bell_count] - watched->bells);
+		passes = (watched->bell_count + GATE_LOOKS_PER_PASS - 1) / GATE_LOOKS_PER_PASS;
+		table->round_passes = passes > table->round_passes ? passes : table->round_passes;
 	}
 	atomic_store_explicit(&table->generation, ++gate->generation, memory_order_relaxed);
 	return table;

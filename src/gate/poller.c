@@ -21,7 +21,7 @@ enum {
 
 /* Limits of one vGPU in one pass, besides one ring: silent doorbells read, channels swept, GP_GETs returned.
  * Most programs have fewer doorbells and channels. The next pass continues where this one stops. */
-enum { LOOKS_PER_PASS = 64, SWEEPS_PER_PASS = 4, GETS_PER_PASS = 64 };
+enum { LOOKS_PER_PASS = GATE_LOOKS_PER_PASS, SWEEPS_PER_PASS = 4, GETS_PER_PASS = 64 };
 
 /* A ring finds its work already forwarded if the poller looked at the channel between the program's store of
  * GP_PUT and its ring. After one forward, that can happen to two rings: one that is in the doorbell word, and
@@ -512,6 +512,18 @@ static bool is_all_returned(const struct gate_table *table)
 	return true;
 }
 
+/* A pass reads a part of the doorbells. The poller may sleep on the traps after a round that began when they were armed, and
+ * after a wake-up it makes a round without sleeping. */
+static bool note_trapped(struct gate *gate, const struct gate_table *table, bool is_trapped)
+{
+	if (is_trapped && !gate->was_trapped)
+		gate->round_left = table->round_passes;
+	gate->was_trapped = is_trapped;
+	if (gate->round_left)
+		gate->round_left--;
+	return is_trapped;
+}
+
 static void answer_house(struct gate *gate, uint32_t want)
 {
 	if (atomic_load_explicit(&gate->seen, memory_order_relaxed) == want)
@@ -544,17 +556,20 @@ void *gate_poller_main(void *arg)
 		quiet_us = (gate->now_ns - last_ring_ns) / 1000;
 		gate_traps_want(&gate->traps, found == GATE_PASS_SILENT, quiet_us, gate->rest.trap_us,
 				gate->now_ns);
+		is_trapped = note_trapped(gate, table, is_trapped && gate_traps_are_armed(&gate->traps));
 		if (found == GATE_PASS_NEWS)
 			continue;
 		if (!table->bell_count) {
 			rest(gate, want, 0);
 			last_ring_ns = gate->now_ns = gate->looked_ns = bf_now_ns();
-		} else if (found == GATE_PASS_UNSETTLED || quiet_us < gate->rest.spin_us) {
+		} else if (found == GATE_PASS_UNSETTLED || quiet_us < gate->rest.spin_us ||
+			   gate->round_left) {
 			relax();
 		} else if (is_trapped && is_all_returned(table)) {
 			rest(gate, want, gate->rest.net_us);
 			gate->passes = SPINS_PER_CLOCK - 1;
 			gate->looked_ns = bf_now_ns() - TRAP_NS; /* a ring wakes the poller */
+			gate->round_left = table->round_passes;
 		} else {
 			rest(gate, want, rest_us(&gate->rest, quiet_us));
 			gate->passes = SPINS_PER_CLOCK - 1; /* read the clock in the next pass */

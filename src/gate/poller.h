@@ -110,9 +110,13 @@ struct gate_watched_vgpu {
 	size_t bell_count, program_count;
 };
 
+/* Doorbells of one vGPU that a pass reads at most. */
+enum { GATE_LOOKS_PER_PASS = 64 };
+
 struct gate_table {
 	_Atomic uint64_t generation; /* changes when the poller must reset what it counts in the table */
 	size_t vgpu_count, bell_count, program_count;
+	size_t round_passes; /* after so many passes every doorbell was read */
 	struct gate_watched_vgpu *vgpus;
 	struct gate_watched_bell *bells;
 	struct gate_watch programs[];
@@ -144,6 +148,8 @@ struct gate {
 	uint64_t
 		looked_ns; /* not later than the end of its last pass: a ring that it finds now came after this */
 	uint64_t generation_seen;
+	bool was_trapped;  /* the traps were armed in the last pass */
+	size_t round_left; /* passes until every doorbell was read: see note_trapped() */
 	unsigned passes;
 };
 

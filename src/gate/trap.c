@@ -11,6 +11,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/number.h"
+
+enum { ARM_SHARE = 50 };
+
 /* Of the thread that the signal interrupts: a poller. */
 static _Thread_local struct gate_traps *own_traps;
 static _Thread_local _Atomic uint32_t *own_rest_word;
@@ -41,6 +46,7 @@ void gate_traps_signal(struct gate_traps *traps, _Atomic uint32_t *rest_word)
 
 static void arm(struct gate_traps *traps, bool is_armed)
 {
+	uint64_t start_ns = bf_now_ns();
 	struct gate_trap *trap;
 
 	pthread_mutex_lock(&traps->lock);
@@ -49,6 +55,7 @@ static void arm(struct gate_traps *traps, bool is_armed)
 			ioctl(trap->event, is_armed ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
 	traps->is_armed = is_armed;
 	pthread_mutex_unlock(&traps->lock);
+	atomic_store_explicit(&traps->arm_ns, bf_now_ns() - start_ns, memory_order_relaxed);
 }
 
 static void *trapper_main(void *arg)
@@ -160,13 +167,16 @@ void gate_traps_want(struct gate_traps *traps, bool is_silent, uint64_t quiet_us
 	uint32_t state = atomic_load_explicit(&traps->state, memory_order_relaxed);
 	uint64_t wakes = atomic_load_explicit(&traps->wakes, memory_order_relaxed);
 	bool was_woken = wakes != traps->wakes_seen;
+	/* A program can have thousands of threads: the trapper works a small part of the time only. */
+	uint64_t arm_ns = atomic_load_explicit(&traps->arm_ns, memory_order_relaxed);
+	uint64_t pause_ns = bf_max(trap_us * 1000, ARM_SHARE * arm_ns);
 	bool are_forbidden = atomic_load_explicit(&traps->are_forbidden, memory_order_relaxed);
 
 	traps->wakes_seen = wakes;
 	if (was_woken)
 		traps->wake_ns = now_ns;
 	if (state == GATE_TRAPS_OFF && is_silent && trap_us && !are_forbidden && quiet_us >= trap_us &&
-	    now_ns - traps->wake_ns >= trap_us * 1000 &&
+	    now_ns - traps->wake_ns >= pause_ns &&
 	    !atomic_load_explicit(&traps->missing, memory_order_relaxed))
 		state = GATE_TRAPS_WANTED;
 	else if ((state == GATE_TRAPS_WANTED || state == GATE_TRAPS_ARMED) &&

@@ -33,8 +33,9 @@ struct gate_traps {
 	_Atomic bool is_ending, are_forbidden;
 	/* Doorbells that have no trap. The poller rests only if there are none. */
 	_Atomic uint32_t missing;
-	_Atomic uint64_t wakes; /* how often a trap woke the poller; written by its signal handler */
-	_Atomic pid_t poller;	/* its thread ID: traps signal this thread */
+	_Atomic uint64_t wakes;	 /* how often a trap woke the poller; written by its signal handler */
+	_Atomic pid_t poller;	 /* its thread ID: traps signal this thread */
+	_Atomic uint64_t arm_ns; /* how long it took to arm or disarm them last; written by the trapper */
 	pthread_t trapper;
 	pthread_mutex_t lock; /* of what follows */
 	bool is_armed;	      /* new traps are armed at once */

@@ -19,16 +19,23 @@ static struct hall_message message_of(enum hall_kind kind)
 	return (struct hall_message){ .magic = HALL_MAGIC, .version = PROTOCOL_VERSION, .kind = kind };
 }
 
+static void hall_gone(struct gpu *gpu)
+{
+	int gone = gpu->hall;
+
+	gpu->hall = -1;
+	gpu->hall_is_gone = true;
+	gpu_watch_hall(gpu);
+	close(gone);
+}
+
 /* If a message cannot be sent, belfryd counts as gone. */
 static void send_hall(struct gpu *gpu, const struct hall_message *message)
 {
 	if (gpu->hall < 0)
 		return;
-	if (send(gpu->hall, message, sizeof(*message), MSG_NOSIGNAL) != (ssize_t)sizeof(*message)) {
-		close(gpu->hall);
-		gpu->hall = -1;
-		gpu->hall_is_gone = true;
-	}
+	if (send(gpu->hall, message, sizeof(*message), MSG_NOSIGNAL) != (ssize_t)sizeof(*message))
+		hall_gone(gpu);
 }
 
 static struct hall_gpu use_of(const struct gpu *gpu)
@@ -218,13 +225,8 @@ void gpu_hall_hear(struct gpu *gpu)
 	int fd;
 
 	if (!receive(gpu->hall, &message, &fd)) {
-		int gone = gpu->hall;
-
 		bf_log(BF_LOG_INFO, "belfryd has gone");
-		gpu->hall = -1;
-		gpu_watch_hall(gpu);
-		close(gone);
-		gpu->hall_is_gone = true;
+		hall_gone(gpu);
 		return;
 	}
 	message.text[sizeof(message.text) - 1] = 0;

@@ -44,27 +44,45 @@ static char *line_of(const struct router_server *server, const struct hall_messa
 	return json_text(line, bytes);
 }
 
+/* The whole line or nothing. A file that is not a plain one could make belfryd wait. */
+static int append(const char *path, const char *line, size_t bytes, struct stat *st)
+{
+	cleanup_close int fd =
+		open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0640);
+	ssize_t written;
+	int rc;
+
+	if (fd < 0 || fstat(fd, st))
+		return -errno;
+	if (!S_ISREG(st->st_mode))
+		return -EINVAL;
+	written = write(fd, line, bytes);
+	rc = written < 0 ? -errno : written == (ssize_t)bytes ? 0 : -ENOSPC;
+	if (rc && ftruncate(fd, st->st_size))
+		bf_log(BF_LOG_ERROR, "%s: an incomplete line remains: %s", path, strerror(errno));
+	return rc ? rc : fstat(fd, st) ? -errno : 0;
+}
+
 void router_account(struct router *router, const struct router_server *server,
 		    const struct hall_message *message)
 {
 	const struct router_vgpu *vgpu = router_vgpu_find(router, message->request.name);
 	bool is_ephemeral = vgpu && vgpu->is_ephemeral;
 	const char *path = router->config.accounting;
-	cleanup_close int fd = -1;
 	cleanup_free char *line = NULL, *whole = NULL;
 	size_t bytes = 0;
 	struct stat st;
-	int length;
+	int length, rc;
 
 	router_totals_count(router, message, is_ephemeral);
 	if (!path[0])
 		return;
 	line = line_of(server, message, is_ephemeral, &bytes);
 	length = line ? asprintf(&whole, "%s\n", line) : -1;
-	fd = length < 0 ? -1 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
-	if (fd < 0 || write(fd, whole, (size_t)length) != length)
+	rc = length < 0 ? -ENOMEM : append(path, whole, (size_t)length, &st);
+	if (rc)
 		bf_log(BF_LOG_ERROR, "%s: what vGPU '%s' has used cannot be written: %s", path,
-		       message->request.name, length < 0 ? "no memory" : strerror(errno));
-	else if (!fstat(fd, &st))
+		       message->request.name, strerror(-rc));
+	else
 		router_totals_written(router, &st);
 }

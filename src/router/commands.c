@@ -21,6 +21,7 @@
 #include "router/internal.h"
 
 enum { VARIABLES_MAX = 16, FILES_MOST = 256, END_STEP_US = 1000, END_STEPS = 1000, NOT_STARTED = 127 };
+enum { PLACES_OF_ONE = 16, PLACES_KEPT = 16 };
 
 /* Everything that the child needs, prepared before the fork: the child must not allocate memory. */
 struct start {
@@ -117,9 +118,9 @@ static void __attribute__((noreturn)) become_command(const struct start *start, 
 	if (start->drops_rights && (setgroups(0, NULL) || setresgid(start->gid, start->gid, start->gid) ||
 				    setresuid(start->uid, start->uid, start->uid)))
 		_exit(NOT_STARTED);
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL) ||
-	    getppid() != parent || dup2(start->input, 0) < 0 || dup2(start->null, 1) < 0 ||
-	    dup2(start->null, 2) < 0 || syscall(SYS_close_range, 3u, ~0u, 0u) || chdir("/"))
+	if (bf_drop_capabilities(0) || prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent ||
+	    dup2(start->input, 0) < 0 || dup2(start->null, 1) < 0 || dup2(start->null, 2) < 0 ||
+	    syscall(SYS_close_range, 3u, ~0u, 0u) || chdir("/"))
 		_exit(NOT_STARTED);
 	umask(077);
 	execve(start->command, arguments, start->variables);
@@ -158,6 +159,22 @@ static void complain(struct router *router, enum router_complaint which, const c
 	bf_log(BF_LOG_WARN, "events: %s: %s", router->config.events.command, what);
 }
 
+/* One user's events take a part of the places only, and some are kept for events that belong to no user, such as the death of
+ * a GPU server. */
+static bool has_place(const struct router_commands *commands, const struct event *event)
+{
+	bool has_owner = event->flags & EVENT_HAS_OWNER;
+	unsigned his = 0;
+
+	for (unsigned i = 0; i < commands->waiting; i++) {
+		const struct event *other = &commands->queue[(commands->first + i) % ROUTER_COMMANDS_WAIT];
+
+		his += has_owner && other->flags & EVENT_HAS_OWNER && other->owner == event->owner;
+	}
+	return commands->waiting < ROUTER_COMMANDS_WAIT - (has_owner ? PLACES_KEPT : 0) &&
+	       his < PLACES_OF_ONE;
+}
+
 void router_command_add(struct router *router, const struct event *event)
 {
 	struct router_commands *commands = &router->commands;
@@ -166,7 +183,7 @@ void router_command_add(struct router *router, const struct event *event)
 		return;
 	if (!commands->queue)
 		commands->queue = calloc(ROUTER_COMMANDS_WAIT, sizeof(*commands->queue));
-	if (!commands->queue || commands->waiting == ROUTER_COMMANDS_WAIT) {
+	if (!commands->queue || !has_place(commands, event)) {
 		commands->dropped++;
 		complain(router, ROUTER_IS_FULL, "too many events wait for it; some are dropped");
 		return;

@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <libgen.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -196,6 +198,9 @@ static pid_t start_metrics(void *context, const struct config *config, const cha
 	settle_child(context);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	setenv("BELFRY_SOCKET", sock, 1);
+	/* It answers the network: it has the right to use a low port, and no descriptors of belfryd. */
+	if (bf_drop_capabilities(1u << CAP_NET_BIND_SERVICE) || syscall(SYS_close_range, 3u, ~0u, 0u))
+		_exit(127);
 	if (getppid() == parent)
 		execl(path, "belfry-metrics", "--listen", config->metrics,
 		      config->metrics_is_public ? "--public" : (char *)NULL, (char *)NULL);

@@ -70,6 +70,7 @@ static int open_event(struct process *process, uint64_t address, pid_t tid)
 					.sample_period = 1,
 					.wakeup_events = 1,
 					.inherit = 1,
+					.inherit_thread = 1, /* not the processes that it forks */
 					.disabled = 1,
 					.exclude_kernel = 1,
 					.exclude_hv = 1,

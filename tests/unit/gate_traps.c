@@ -26,7 +26,8 @@ static const struct gate_rest trapped_rest = {
 	.spin_us = 100, .doze_us = 50, .awake_us = 1000, .sleep_us = 100, .trap_us = 2000, .net_us = 600000000
 };
 
-enum order { RING, RING_IN_THREAD, FLOOD };
+enum order { RING, RING_IN_THREAD, SPRING_AND_RING, FLOOD };
+enum { REPEATS = 20, MANY_BELLS = 100 };
 
 /* The program: it rings when it is told to. */
 struct program {
@@ -62,6 +63,10 @@ static void program_main(struct tower *t, int orders)
 			ring_once(t);
 		} else if (order == FLOOD) {
 			flood(t);
+		} else if (order == SPRING_AND_RING) { /* a store that is no ring springs the trap */
+			atomic_store(&t->doorbell.test[GATE_BELL_WORD], GATE_NO_TOKEN);
+			usleep(300);
+			ring_once(t);
 		} else if (!pthread_create(&thread, NULL, ring_once, t)) {
 			pthread_join(thread, NULL);
 		}
@@ -140,7 +145,7 @@ static void ring_wakes_the_sleeping_poller(void **state)
 	(void)state;
 	program_start(&p);
 	set_trap(&p);
-	for (uint32_t i = 1; i <= 20; i++) {
+	for (uint32_t i = 1; i <= REPEATS; i++) {
 		wait_armed(&p);
 		tell(&p, RING);
 		wait_word(&p.tower->gpu[0].test[GATE_GP_PUT_WORD], i);
@@ -161,6 +166,61 @@ static void thread_that_is_made_later_wakes_it_too(void **state)
 	tell(&p, RING_IN_THREAD);
 	wait_word(&p.tower->gpu[0].test[GATE_GP_PUT_WORD], 1);
 	program_end(&p);
+}
+
+/* The traps are disarmed after the first store: the poller must not sleep on them. */
+static void ring_after_a_store_that_is_none_is_found(void **state)
+{
+	struct program p;
+
+	(void)state;
+	program_start(&p);
+	set_trap(&p);
+	for (uint32_t i = 1; i <= REPEATS; i++) {
+		wait_armed(&p);
+		tell(&p, SPRING_AND_RING);
+		wait_word(&p.tower->gpu[0].test[GATE_GP_PUT_WORD], i);
+		atomic_store(&p.tower->gpu[0].test[GATE_GP_GET_WORD], i);
+	}
+	program_end(&p);
+}
+
+static int open_nothing(void)
+{
+	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE,
+					.size = sizeof(attr),
+					.config = PERF_COUNT_SW_DUMMY,
+					.disabled = 1,
+					.exclude_kernel = 1 };
+
+	return (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+/* A pass reads 64 doorbells of a vGPU. The one that rings is behind those. */
+static void ring_is_found_among_many_doorbells(void **state)
+{
+	struct page bell = page_new();
+	struct program p;
+
+	(void)state;
+	program_start(&p);
+	set_trap(&p);
+	for (unsigned i = 0; i < MANY_BELLS; i++) {
+		struct gate_bell *other = gate_bell_add(p.tower->program, bell.gate);
+		int event = open_nothing();
+
+		assert_non_null(other);
+		assert_true(event >= 0);
+		assert_int_equal(gate_bell_set_traps(other, &event, 1), 0);
+	}
+	for (uint32_t i = 1; i <= REPEATS; i++) {
+		wait_armed(&p);
+		tell(&p, RING);
+		wait_word(&p.tower->gpu[0].test[GATE_GP_PUT_WORD], i);
+		atomic_store(&p.tower->gpu[0].test[GATE_GP_GET_WORD], i);
+	}
+	program_end(&p);
+	page_free(&bell);
 }
 
 static void doorbell_without_a_trap_is_polled(void **state)
@@ -256,6 +316,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ring_wakes_the_sleeping_poller),
 		cmocka_unit_test(thread_that_is_made_later_wakes_it_too),
+		cmocka_unit_test(ring_after_a_store_that_is_none_is_found),
+		cmocka_unit_test(ring_is_found_among_many_doorbells),
 		cmocka_unit_test(doorbell_without_a_trap_is_polled),
 		cmocka_unit_test(poller_is_awake_until_gp_get_is_returned),
 		cmocka_unit_test(flood_springs_few_traps),
