@@ -36,7 +36,7 @@ an_idle_program_has_a_breakpoint_on_its_doorbell() {
 		echo "no hardware breakpoints here: what depends on them is left out"
 		return
 	fi
-	timeout 60 "$belfry" run once -- "$BELFRY_BUILD_DIR/bench/wake" --idle 30 >"$work/wake" 2>&1 &
+	timeout --foreground 60 "$belfry" run once -- "$BELFRY_BUILD_DIR/bench/wake" --idle 30 >"$work/wake" 2>&1 &
 	program=$!
 	until_so has_line '^idle' "$work/wake"
 	server=$(server_pid once)

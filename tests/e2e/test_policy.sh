@@ -177,7 +177,9 @@ says 'the last entry is cut off: what comes before is used' "a record that is cu
 status 1 "$belfry" policy replay "$work/older" --with built-in
 says 'the record is from another release' "an older record"
 
-timeout 20 "$belfry" policy record -o "$work/interrupted" >"$work/out" 2>&1 &
+# In the foreground timeout passes the signal on alone. Otherwise it sends SIGCONT as well, which can undo the stop that a leak
+# sanitizer waits for.
+timeout --foreground 20 "$belfry" policy record -o "$work/interrupted" >"$work/out" 2>&1 &
 recorder=$!
 until_so test -s "$work/interrupted"
 kill -INT "$recorder"
