@@ -18,8 +18,8 @@ help:
 	@echo 'make install       to DESTDIR and PREFIX (/usr/local)'
 	@echo 'make uninstall     remove what make install has installed there'
 	@echo 'make portable      dist/belfry-portable: runs with nothing installed but glibc'
-	@echo 'make format        rewrite the sources in the house style; check-format only looks'
-	@echo 'make lint          clang-tidy, cppcheck, shellcheck, mandoc, the rooms'
+	@echo 'make format        rewrite the sources with clang-format; check-format only checks'
+	@echo 'make lint          clang-tidy, cppcheck, shellcheck, mandoc, the modules'
 	@echo 'make sanitize      the tests under the address, undefined and thread sanitizers'
 	@echo 'make fuzz          every fuzzer for FUZZ_SECONDS (20) each'
 	@echo 'make clean         remove everything that was built'
@@ -45,7 +45,11 @@ install: all
 	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
 # Folders of Belfry's own that are empty then are removed as well: meson knows those that its last install has made.
+# meson removes what was installed last. That may have gone elsewhere.
 uninstall:
+	@awk -v where="$(DESTDIR)$(PREFIX)/" '!/^#/ && index($$0 "/", where) != 1 && index(where, $$0 "/") != 1 { \
+		print "the last make install did not go to " where ", but installed " $$0 "; nothing is removed"; exit 1 }' \
+		$(BUILD)/meson-logs/install-log.txt >&2
 	@ninja -C $(BUILD) --quiet uninstall
 	@for folder in include/belfry lib/belfry libexec/belfry share/belfry share/doc/belfry; do \
 		[ ! -d "$(DESTDIR)$(PREFIX)/$$folder" ] || find "$(DESTDIR)$(PREFIX)/$$folder" -depth -type d -empty -delete; \

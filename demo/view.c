@@ -1,5 +1,7 @@
-/* belfry-demo-view FOLDER SECONDS: who has the software GPU, looked at every millisecond. One line for every tenth of a
- * second: a letter for each look (the first of the program's mode, a dot when nobody has it), then each one's part. */
+/* belfry-demo-view FOLDER SECONDS NAME=PID...: which vGPU has the software GPU, sampled every millisecond. PID is the process
+ * under which the driver counts the vGPU. One line for every 60 samples: a letter each (the first of the name, a dot when
+ * no vGPU has the GPU), then the share of each vGPU. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,38 +15,28 @@ enum { LOOKS_A_LINE = 60, USERS = 8 };
 
 struct seen {
 	int pid;
-	char name[24];
+	const char *name;
 	uint64_t held_ns;
 };
 
-/* What the program was started as: "belfry-demo latency" is latency. */
-static void name_of(int pid, char *name, size_t room)
-{
-	char path[32], words[256] = "";
-	FILE *file;
-	size_t length;
-
-	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-	file = fopen(path, "r");
-	length = file ? fread(words, 1, sizeof(words) - 1, file) : 0;
-	if (file)
-		fclose(file);
-	words[length] = 0;
-	snprintf(name, room, "%s", strlen(words) < length ? words + strlen(words) + 1 : "?");
-}
-
 static struct seen *seen_of(struct seen *seen, int pid)
 {
-	for (int i = 0; i < USERS; i++) {
+	for (int i = 0; i < USERS && seen[i].pid; i++)
 		if (seen[i].pid == pid)
 			return &seen[i];
-		if (!seen[i].pid) {
-			seen[i].pid = pid;
-			name_of(pid, seen[i].name, sizeof(seen[i].name));
-			return &seen[i];
-		}
-	}
 	return NULL;
+}
+
+/* "latency=1234" */
+static bool parse(char *text, struct seen *seen)
+{
+	char *number = strchr(text, '=');
+
+	if (!number)
+		return false;
+	*number++ = 0;
+	*seen = (struct seen){ .name = text, .pid = atoi(number) };
+	return seen->pid > 0;
 }
 
 static char look(const struct soft_status *status, struct seen *seen)
@@ -83,8 +75,11 @@ int main(int argc, char **argv)
 	struct soft_status status;
 	uint64_t end_ns, line_ns = 0;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: belfry-demo-view FOLDER SECONDS\n");
+	for (int i = 3; i < argc && i - 3 < USERS; i++)
+		if (!parse(argv[i], &seen[i - 3]))
+			argc = 0;
+	if (argc < 4) {
+		fprintf(stderr, "usage: belfry-demo-view FOLDER SECONDS NAME=PID...\n");
 		return 2;
 	}
 	end_ns = bf_now_ns() + (uint64_t)(strtod(argv[2], NULL) * 1e9);

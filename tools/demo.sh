@@ -117,6 +117,8 @@ start train-belfry "$belfry" run train -- "$demo" train
 wait_all $a $!
 grep -hv ready "$log/latency-belfry" "$log/train-belfry"
 
+driver_pid() { "$belfry" stats --json "$1" | sed -n 's/.*"driver_pid": \([0-9]*\).*/\1/p'; }
+
 say 'Once more, with others on the GPU'
 start latency-again "$belfry" run latency -- "$demo" latency
 a=$!
@@ -125,8 +127,9 @@ b=$!
 ready latency-again
 ready train-again
 if [ "${BELFRY_GPU:-}" = soft ]; then
-	echo 'Who has the GPU, a letter a millisecond (l: latency, t: train, dot: nobody), and what part of its time:'
-	"$build/demo/belfry-demo-view" "$("$belfry" soft env | sed -n 's/^BELFRY_SOFT_DIR=//p')" 0.4 || failed=1
+	echo 'Which vGPU has the GPU, a letter a millisecond (l: latency, t: train, dot: none), and its share of the time:'
+	"$build/demo/belfry-demo-view" "$("$belfry" soft env | sed -n 's/^BELFRY_SOFT_DIR=//p')" 0.4 \
+		"latency=$(driver_pid latency)" "train=$(driver_pid train)" || failed=1
 fi
 show "$belfry" ls
 show "$belfry" explain train

@@ -36,7 +36,7 @@ static void help(void)
 		printf("  %-8s %s\n", commands[i].name, commands[i].summary);
 	puts("\n"
 	     "belfry COMMAND --help tells about one of them; belfry --version, which this is.\n"
-	     "First steps: belfry info; belfry run --mem 8G -- nvidia-smi");
+	     "First steps: belfry info; belfry create NAME --mem 1G; belfry run NAME -- PROGRAM");
 }
 
 static int run_command(int argc, char **argv)

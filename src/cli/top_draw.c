@@ -78,12 +78,27 @@ static void put_parts(FILE *to, const char *head, char parts[PARTS][PART_ROOM], 
 	fputc('\n', to);
 }
 
-static void draw_gpu(FILE *to, struct json_object *before, struct json_object *gpu, unsigned columns)
+/* The GPU time of the last window, before there is another report to compare with. */
+static double window_share(struct json_object *vgpus, const char *gpu)
+{
+	double share = 0;
+
+	for (size_t i = 0; json_object_is_type(vgpus, json_type_array) && i < json_object_array_length(vgpus);
+	     i++) {
+		struct json_object *vgpu = json_object_array_get_idx(vgpus, i);
+
+		if (!strcmp(report_text(vgpu, "gpu", ""), gpu))
+			share += report_real(vgpu, "time.share");
+	}
+	return share;
+}
+
+static void draw_gpu(FILE *to, struct json_object *before, struct json_object *now, struct json_object *gpu,
+		     unsigned columns)
 {
 	const char *name = report_text(gpu, "gpu", "?");
 	struct json_object *then = top_find(report_at(before, "gpus"), "gpu", name);
-	int64_t uptime_ns = report_number(gpu, "uptime_ns"),
-		clock_ns = then ? report_number(gpu, "now_ns") - report_number(then, "now_ns") : 0;
+	int64_t clock_ns = then ? report_number(gpu, "now_ns") - report_number(then, "now_ns") : 0;
 	double busy = rate(then, gpu, "busy_ns", clock_ns);
 	char head[PART_ROOM], used[24], total[24], parts[PARTS][PART_ROOM] = { { 0 } };
 
@@ -94,7 +109,7 @@ static void draw_gpu(FILE *to, struct json_object *before, struct json_object *g
 		return;
 	}
 	if (busy < 0)
-		busy = uptime_ns > 0 ? (double)report_number(gpu, "busy_ns") / (double)uptime_ns : 0;
+		busy = window_share(report_at(now, "vgpus"), name);
 	snprintf(parts[0], PART_ROOM, "busy %.1f%%", busy * 100);
 	snprintf(parts[1], PART_ROOM, "sharing %.20s", report_text(gpu, "sharing", "-"));
 	snprintf(parts[2], PART_ROOM, "promised %.0f%%", report_real(gpu, "request") * 100);
@@ -120,7 +135,7 @@ static size_t draw_gpus(FILE *to, struct json_object *before, struct json_object
 		return 1;
 	}
 	for (size_t i = 0; i < shown; i++)
-		draw_gpu(to, before, json_object_array_get_idx(gpus, i), columns);
+		draw_gpu(to, before, now, json_object_array_get_idx(gpus, i), columns);
 	if (shown == count)
 		return count;
 	snprintf(more, sizeof(more), "and %zu more GPUs", count - shown);

@@ -202,6 +202,8 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 	json_add_text(to, "policy", vgpu->seat ? policy_name_of(vgpu->gpu, vgpu) : NULL);
 	json_add_text(to, "state", vgpu->order == VGPU_STOPPED ? "stopped" : state_names[report.state % 4]);
 	json_add_text(to, "gate", gate_names[vgpu->order % 3]);
+	if (vgpu->warden) /* its programs, as the driver and nvidia-smi know them */
+		json_add_number(to, "driver_pid", (uint64_t)warden_owner(vgpu->warden));
 	json_add(to, "mem", mem_json(vgpu, warden));
 	json_add(to, "time", time_json(vgpu, &report));
 	json_add(to, "waits", waits_json(vgpu, &report));

@@ -73,7 +73,7 @@ static int check_mem(const struct gpu *gpu, uint64_t bytes, struct bf_error *err
 
 	if (bytes <= total)
 		return 0;
-	return bf_fail(err, ERANGE, "memory %s: larger than the card, which has %s",
+	return bf_fail(err, ERANGE, "memory %s: larger than the GPU, which has %s; ask for less",
 		       bf_format_size(bytes, want, sizeof(want)), bf_format_size(total, all, sizeof(all)));
 }
 

@@ -344,7 +344,7 @@ for mismatch in gpus=1 sms=16 mem=1G rate=1M pace=off; do
 done
 expect 1 'the software GPU has fewer' "$BELFRY" run --gpu soft:2 -- true
 expect 1 'the software GPU has fewer' env BELFRY_GPU=soft:2 "$BELFRY" run -- true
-expect 1 'larger than the card' "$BELFRY" run --gpu soft --mem 257M -- true
+expect 1 'larger than the GPU' "$BELFRY" run --gpu soft --mem 257M -- true
 silent "$BELFRY" run --gpu soft --mem 256M -- true
 silent env BELFRY_GPU=soft:1 "$BELFRY" run -- true
 well "soft-two" env BELFRY_SOFT=name=two,mem=64M "$BELFRY" soft env
@@ -386,7 +386,7 @@ if [ ! -e /sys/module/nvidia/version ]; then
 elif "$BELFRY" run -- true 2>/dev/null; then
 	expect 127 'No such file' "$BELFRY" run -- /no/such/program
 	expect 126 'denied' "$BELFRY" run -- /etc/passwd
-	expect 1 'larger than the card' "$BELFRY" run --mem 8000T -- true
+	expect 1 'larger than the GPU' "$BELFRY" run --mem 8000T -- true
 	expect 1 'supervised already' "$BELFRY" run -- "$BELFRY" run -- true
 	"$BELFRY" run -- sh -c 'exit 3' || [ $? -eq 3 ] || fail 'the status of the program is lost'
 	# shellcheck disable=SC2016 # the inner shell's own number

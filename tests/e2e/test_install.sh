@@ -60,9 +60,17 @@ nothing_is_left() {
 	[ -z "$left" ] || fail "left after $1: $left"
 }
 
+# meson removes what was installed last, wherever that is.
+an_uninstall_from_elsewhere_is_refused() {
+	make -s -C "$BELFRY_SOURCE_DIR" uninstall BUILD="$BELFRY_BUILD_DIR" PREFIX=/elsewhere DESTDIR="$root" >"$work/out" 2>&1 &&
+		fail "make uninstall from another prefix: $(cat "$work/out")"
+	[ -e "$root$prefix/bin/belfry" ] || fail "make uninstall from another prefix has removed something"
+}
+
 first_install() { install_into "$root" && cp "$install_log" "$work/first"; }
 first_uninstall() {
 	cp "$work/first" "$install_log"
+	an_uninstall_from_elsewhere_is_refused
 	uninstall
 }
 two_installs_and_an_uninstall() {

@@ -19,7 +19,7 @@ status 0 "$belfry" run --gpu soft:1 -- true
 status 1 "$belfry" run --gpu soft:3 -- true
 says 'the software GPU has fewer' "a GPU that is not there"
 status 1 "$belfry" run --mem 1T -- true
-says 'larger than the card' "a limit larger than the card"
+says 'larger than the GPU' "a limit larger than the card"
 [ "$(echo hello | "$belfry" run -- cat)" = hello ] || fail "input does not reach the program"
 [ "$(A=b "$belfry" run -- sh -c 'echo $A')" = b ] || fail "the environment does not reach the program"
 status 1 "$belfry" run -- "$belfry" run -- true

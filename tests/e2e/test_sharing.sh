@@ -93,7 +93,7 @@ status 1 "$belfry" set b --time 41
 says '60 % are promised to others, 40 % are left' "too much time by set"
 [ "$(figure b time.request)" = 0.305 ] || fail "a change that was refused is made"
 status 1 "$belfry" create c --mem 2G
-says 'larger than the card, which has 1 GiB' "more memory than the card has"
+says 'larger than the GPU, which has 1 GiB' "more memory than the card has"
 status 0 "$belfry" set a --mem 600M
 status 1 "$belfry" create c --mem 500M
 says '600 MiB are set aside for others, 424 MiB are left' "more memory than is left"
