@@ -295,7 +295,8 @@ void gpu_hall_accept(struct gpu *gpu)
 		bf_log(BF_LOG_WARN, "process %d is no belfryd: it is, or may be, inside a run", who.pid);
 		return;
 	}
-	cleanup_close int before = gpu->hall;
+	if (gpu->hall >= 0)
+		hall_gone(gpu);
 	talkers_saved(gpu, NULL);
 	gpu->hall = bf_take_fd(&sock);
 	gpu_watch_hall(gpu);
