@@ -71,7 +71,7 @@ struct gate_bell *gate_bell_add(struct gate_program *program, volatile uint32_t 
 void gate_bell_remove(struct gate_bell *bell);
 /* Hardware breakpoints that wake the poller when the program writes to the doorbell: disabled descriptors of
  * perf_event_open with `inherit`, one for each thread of the program, on the word GATE_BELL_WORD. The gate takes them over,
- * also on failure. A program that rings without springing one is found net_us later at most. -errno: the doorbell has no
+ * also on failure. A ring that triggers none is found net_us later at most. -errno: the doorbell has no
  * traps, and the poller goes on looking. */
 int gate_bell_set_traps(struct gate_bell *bell, const int *events, size_t count);
 /* Whether traps are armed at all; they are from the start. */

@@ -40,7 +40,7 @@ void gate_traps_signal(struct gate_traps *traps, _Atomic uint32_t *rest_word)
 	sigemptyset(&set);
 	sigaddset(&set, SIGIO);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-	/* Pairs with the acquire in add_one: who finds the number finds the handler's pointers. */
+	/* Pairs with the acquire in add_one: a thread that reads the ID finds the handler's pointers set. */
 	atomic_store_explicit(&traps->poller, (pid_t)syscall(SYS_gettid), memory_order_release);
 }
 
@@ -68,7 +68,7 @@ static void *trapper_main(void *arg)
 
 		if (state == GATE_TRAPS_WANTED || state == GATE_TRAPS_UNWANTED) {
 			arm(traps, state == GATE_TRAPS_WANTED);
-			/* If the poller has changed its mind meanwhile, that is next. Release: pairs with
+			/* If the poller has changed the state since, the loop handles that next. Release: pairs with
 			 * gate_traps_are_armed, so that the poller looks once more after the traps were armed. */
 			atomic_compare_exchange_strong_explicit(&traps->state, &before,
 								state == GATE_TRAPS_WANTED ? GATE_TRAPS_ARMED
@@ -99,7 +99,7 @@ static void wake_trapper(struct gate_traps *traps)
 void gate_traps_end(struct gate_traps *traps)
 {
 	atomic_store_explicit(&traps->is_ending, true, memory_order_release);
-	/* A change of the word, so that a trapper that is about to wait does not. */
+	/* The word changes, so a trapper that is about to wait on it does not wait. */
 	atomic_store(&traps->state, GATE_TRAPS_UNWANTED);
 	wake_trapper(traps);
 	pthread_join(traps->trapper, NULL);
@@ -160,7 +160,8 @@ bool gate_traps_are_armed(const struct gate_traps *traps)
 	       !atomic_load_explicit(&traps->are_forbidden, memory_order_relaxed);
 }
 
-/* A trap that was sprung is disarmed whatever the program wrote: one that rings for nothing, again and again, springs few. */
+/* After a wake-up the traps are disarmed, whatever the program wrote. So a program that writes continuously wakes the poller
+ * seldom. */
 void gate_traps_want(struct gate_traps *traps, bool is_silent, uint64_t quiet_us, uint64_t trap_us,
 		     uint64_t now_ns)
 {

@@ -1,9 +1,9 @@
 /* Traps: hardware breakpoints on the doorbells of programs, with which an idle program wakes the poller. Private to the
  * module.
  *
- * A breakpoint that is armed costs the program some 10 us for each ring, so the traps are armed only while nothing rings.
- * Arming takes a few microseconds for each thread of a program, so a thread of its own does it, the trapper. The poller
- * asks for it and goes on looking until it is done. */
+ * An armed breakpoint costs the program about 10 us for each ring, so the traps are armed only while no doorbell rings.
+ * Arming takes a few microseconds for each thread of a program, so a separate thread does it, the trapper. The poller
+ * requests it and continues to look until it is done. */
 #ifndef BELFRY_GATE_TRAP_H
 #define BELFRY_GATE_TRAP_H
 
@@ -31,7 +31,7 @@ enum gate_trap_state { GATE_TRAPS_OFF, GATE_TRAPS_WANTED, GATE_TRAPS_ARMED, GATE
 struct gate_traps {
 	_Atomic uint32_t state; /* enum gate_trap_state; a futex that the trapper waits on */
 	_Atomic bool is_ending, are_forbidden;
-	/* Doorbells that have no trap. The poller rests only if there are none. */
+	/* How many doorbells have no trap. The poller sleeps on the traps only if it is 0. */
 	_Atomic uint32_t missing;
 	_Atomic uint64_t wakes;	 /* how often a trap woke the poller; written by its signal handler */
 	_Atomic pid_t poller;	 /* its thread ID: traps signal this thread */
@@ -54,7 +54,7 @@ void gate_traps_remove(struct gate_traps *traps, struct gate_trap **which, size_
 
 /* By the poller, at its start: the signal of a trap adds 1 to the futex word on which the poller rests. */
 void gate_traps_signal(struct gate_traps *traps, _Atomic uint32_t *rest_word);
-/* By the poller, before a pass: whether the traps were armed before it, so that no ring after it can go unnoticed. */
+/* By the poller: whether the traps are armed, so that every later ring wakes it. */
 bool gate_traps_are_armed(const struct gate_traps *traps);
 /* By the poller, after a pass: arm or disarm. */
 void gate_traps_want(struct gate_traps *traps, bool is_silent, uint64_t quiet_us, uint64_t trap_us,

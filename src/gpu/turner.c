@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "gpu/gpu.h"
 
 /* How often to ask whether the work of a vGPU is done. On the real driver this takes 0.1 ms of the driver's time
@@ -258,18 +259,13 @@ static void carry_out(struct gpu *gpu, const struct sched_order *order)
 	vgpu_unpin(vgpu);
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static uint64_t next_look_ns(const struct gpu *gpu)
 {
-	uint64_t next = earlier(sched_wake_ns(gpu->sched), meter_next_ns(gpu));
+	uint64_t next = bf_min(sched_wake_ns(gpu->sched), meter_next_ns(gpu));
 
 	for (const struct vgpu *v = gpu->vgpus; v; v = v->next)
 		if (v->is_told_running && !vgpu_is_stopped(v) && v->order == VGPU_FREE)
-			next = earlier(next, v->probe_ns);
+			next = bf_min(next, v->probe_ns);
 	return next;
 }
 

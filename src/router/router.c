@@ -9,6 +9,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/number.h"
 #include "base/process.h"
 #include "client/inside.h"
 #include "router/internal.h"
@@ -174,11 +175,6 @@ static bool is_idle(const struct router *router)
 	return true;
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 static uint64_t linger_ns(const struct router *router)
 {
 	uint64_t ns = router->config.linger_us * 1000;
@@ -188,24 +184,24 @@ static uint64_t linger_ns(const struct router *router)
 
 static uint64_t next_due(const struct router *router, uint64_t now_ns)
 {
-	uint64_t due_ns = earlier(router->save_ns, router->totals.save_ns);
+	uint64_t due_ns = bf_min(router->save_ns, router->totals.save_ns);
 
-	due_ns = earlier(due_ns, router_pending_due(router));
-	due_ns = earlier(due_ns, router_commands_due(router));
+	due_ns = bf_min(due_ns, router_pending_due(router));
+	due_ns = bf_min(due_ns, router_commands_due(router));
 	if (router->reloading.ask)
-		due_ns = earlier(due_ns, router->reloading.until_ns);
+		due_ns = bf_min(due_ns, router->reloading.until_ns);
 	if (router->accept_after_ns > now_ns)
-		due_ns = earlier(due_ns, router->accept_after_ns);
+		due_ns = bf_min(due_ns, router->accept_after_ns);
 	if (router->config.metrics[0] && !router->metrics_pid && router->options.start_metrics)
-		due_ns = earlier(due_ns, router->metrics_ns);
+		due_ns = bf_min(due_ns, router->metrics_ns);
 	if (is_idle(router))
-		due_ns = earlier(due_ns, router->idle_since_ns + linger_ns(router));
+		due_ns = bf_min(due_ns, router->idle_since_ns + linger_ns(router));
 	for (const struct router_server *server = router->servers; server; server = server->next)
-		due_ns = earlier(due_ns, router_server_due(server));
+		due_ns = bf_min(due_ns, router_server_due(server));
 	for (const struct router_vgpu *vgpu = router->vgpus; vgpu; vgpu = vgpu->next)
-		due_ns = earlier(due_ns, vgpu->until_ns);
+		due_ns = bf_min(due_ns, vgpu->until_ns);
 	for (unsigned i = 0; i < router->client_count; i++)
-		due_ns = earlier(due_ns, router->clients[i].deadline_ns);
+		due_ns = bf_min(due_ns, router->clients[i].deadline_ns);
 	return due_ns;
 }
 
@@ -215,7 +211,7 @@ static int poll_ms(uint64_t due_ns, uint64_t now_ns)
 
 	if (due_ns <= now_ns)
 		return 0;
-	return (int)earlier((due_ns - now_ns) / ROUTER_MS + 1, most_ms);
+	return (int)bf_min((due_ns - now_ns) / ROUTER_MS + 1, most_ms);
 }
 
 static void hear_servers(struct router *router, unsigned count)
