@@ -18,6 +18,7 @@ help:
 	@echo 'make install       to DESTDIR and PREFIX (/usr/local)'
 	@echo 'make uninstall     remove what make install has installed there'
 	@echo 'make portable      dist/belfry-portable: runs with nothing installed but glibc'
+	@echo 'make deb           dist/*.deb: Debian packages; test-deb also installs, upgrades and purges them'
 	@echo 'make format        rewrite the sources with clang-format; check-format only checks'
 	@echo 'make lint          clang-tidy, cppcheck, shellcheck, mandoc, the modules'
 	@echo 'make sanitize      the tests under the address, undefined and thread sanitizers'
@@ -59,6 +60,13 @@ portable:
 	@tools/deps.sh build
 	@tools/portable.sh build-portable dist/belfry-portable
 
+deb:
+	@tools/deps.sh build deb
+	@tools/deb.sh build-deb dist
+
+test-deb: deb all
+	@tests/deb.sh dist $(BUILD)
+
 format:
 	@tools/format.sh -i
 
@@ -76,6 +84,6 @@ fuzz:
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 clean:
-	rm -rf build build-portable build-asan build-tsan build-fuzz dist
+	rm -rf build build-portable build-deb build-asan build-tsan build-fuzz dist
 
-.PHONY: all help test-deps demo test test-gpu bench install uninstall portable format check-format lint sanitize fuzz clean
+.PHONY: all help test-deps demo test test-gpu bench install uninstall portable deb test-deb format check-format lint sanitize fuzz clean

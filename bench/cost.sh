@@ -39,14 +39,10 @@ pair() {
 
 # idle_cpu WHAT: a line "WHAT PROCESSES PERCENT" to $WORK/cpu.
 idle_cpu() {
-	local pids first last
+	local pids
 	sleep 2
 	pids=$(daemon_family)
-	first=$(ticks $pids)
-	sleep 10
-	last=$(ticks $pids)
-	awk -v what="$1" -v count="$(echo "$pids" | wc -w)" -v t=$((last - first)) -v hz="$(getconf CLK_TCK)" \
-		'BEGIN { printf "%s\t%d\t%.2f\n", what, count, t * 100 / hz / 10 }' >>"$WORK/cpu"
+	printf '%s\t%d\t%s\n' "$1" "$(echo "$pids" | wc -w)" "$(cpu_percent 10 $pids)" >>"$WORK/cpu"
 }
 
 start_daemon

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What PyTorch does in pair.sh, shares.sh and limit.sh, one role a process; prints one line of JSON.
+"""What PyTorch does in pair.sh, space.sh, beside.sh, shares.sh and limit.sh, one role a process; prints one line of JSON.
 
-  decode  a step of 32 layers of 4096x4096 as a CUDA graph, with 2 ms of sleep between: how long steps take
+  decode  a step of 32 layers of 4096x4096 as a CUDA graph, with 2 ms of sleep between: how long steps take, and how
+          many there are a second
   gemm    8192^3 in bf16, again and again: TFLOP/s
   sizes   bf16 GEMMs of 512 to 8192 at random, so that each size takes as much of the time: work in ms of the
           GPU's time when alone, as bench/load tells it
@@ -21,7 +22,7 @@ except ImportError:
     sys.exit(77)
 
 SIZES = (512, 1024, 2048, 4096, 8192)
-LAYERS, WIDTH, ROWS = 32, 4096, 8
+ROWS = 8
 GEMM = 8192
 BATCH_MS = 0.5  # about as much is waited for at once
 IN_FLIGHT_MS = 20
@@ -50,9 +51,9 @@ def barrier(options):
         time.sleep(0.001)
 
 
-def decode_graph():
-    weights = [matrix(WIDTH, WIDTH) for _ in range(LAYERS)]
-    x = matrix(ROWS, WIDTH)
+def decode_graph(layers=32, width=4096):
+    weights = [matrix(width, width) for _ in range(layers)]
+    x = matrix(ROWS, width)
 
     def step():
         y = x
@@ -74,27 +75,34 @@ def decode_graph():
 
 def decode(options):
     """A step, then 2 ms of sleep, and so on."""
-    graph, result, operands = decode_graph()
+    graph, result, operands = decode_graph(options.layers, options.width)
     for _ in range(50):
         graph.replay()
     torch.cuda.synchronize()
     expected = result.clone()
     barrier(options)
     took_ms = []
-    end = time.perf_counter() + options.secs
-    while time.perf_counter() < end:
-        begin = time.perf_counter()
+    chance = random.Random(options.seed)
+    first = begin = time.perf_counter()
+    while begin - first < options.secs:
         graph.replay()
         torch.cuda.synchronize()
         took_ms.append((time.perf_counter() - begin) * 1e3)
-        time.sleep(options.every_ms / 1e3)
+        if options.slow_ms and took_ms[-1] > options.slow_ms:
+            print(f"slow {begin:.6f} {took_ms[-1]:.3f}", file=sys.stderr)
+        if options.every_ms:
+            time.sleep((chance.expovariate(1 / options.every_ms) if options.at_random else options.every_ms) / 1e3)
+        begin = time.perf_counter()
+    secs = begin - first
     wrong = 0 if same_bits(result, expected) else 1
     del operands
     took_ms.sort()
-    count = len(took_ms)
-    return {"role": "decode", "steps": count, "p50_ms": round(took_ms[count // 2], 4),
-            "p99_ms": round(took_ms[min(count - 1, int(count * 0.99))], 4), "max_ms": round(took_ms[-1], 4),
-            "wrong": wrong}
+
+    def percentile(part):
+        return round(took_ms[min(len(took_ms) - 1, int(len(took_ms) * part))], 4)
+
+    return {"role": "decode", "steps": len(took_ms), "steps_s": round(len(took_ms) / secs, 1), "p50_ms": percentile(0.5), "p99_ms": percentile(0.99),
+            "p999_ms": percentile(0.999), "max_ms": round(took_ms[-1], 4), "wrong": wrong}
 
 
 def gemm(options):
@@ -231,12 +239,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("role", choices=("decode", "gemm", "sizes"))
     parser.add_argument("--secs", type=float, default=8)
-    parser.add_argument("--every-ms", type=float, default=2, help="decode: how long it sleeps after a step")
+    parser.add_argument("--layers", type=int, default=32, help="decode: layers of a step")
+    parser.add_argument("--width", type=int, default=4096, help="decode: their width")
+    parser.add_argument("--every-ms", type=float, default=2, help="decode: how long it sleeps after a step; 0: not at all")
+    parser.add_argument("--at-random", action="store_true",
+                        help="decode: sleeps of random length, exponentially distributed, --every-ms on average")
+    parser.add_argument("--slow-ms", type=float, default=0,
+                        help="decode: write when each step that takes longer began (CLOCK_MONOTONIC, s), to stderr")
     parser.add_argument("--ready", help="a file to make once it could start")
     parser.add_argument("--start", help="start when this file exists")
     parser.add_argument("--calibrate", help="sizes: find out how long each takes alone, and write it there")
     parser.add_argument("--calibration", help="sizes: what was written")
-    parser.add_argument("--seed", type=int, default=1, help="sizes: which come when")
+    parser.add_argument("--seed", type=int, default=1, help="sizes: which come when; decode: which sleeps with --at-random")
     parser.add_argument("--zeros", action="store_true", help="sizes: matrices of zeros, which take less power")
     parser.add_argument("--bucket-ms", type=int, default=100, help="sizes: work is told for each of these")
     parser.add_argument("--json", action="store_true", help="as bench/load; it is JSON in any case")

@@ -14,63 +14,29 @@ begin_with_torch "$@"
 secs=${1:-8}
 limit=$((secs + 150))
 
-# start_role ROLE [COMMAND…]: that role of pair.py, started through the command; waits for `begin`.
+# start_role ROLE [COMMAND…]: that role of pair.py, started through the command.
 start_role() {
 	local role=$1
 	shift
-	rm -f "$WORK/start" "$WORK/$role.ready"
-	timeout -k 5 "$limit" "$@" python3 "$HERE/pair.py" "$role" --secs "$secs" --ready "$WORK/$role.ready" \
-		--start "$WORK/start" >"$WORK/$role.json" 2>"$WORK/$role.err" &
-	LOADS+=($!)
-	LOADED+=("$role")
-}
-
-# together WAY: those that were started, at the same time; lines "WAY {…}" to $WORK/results.
-together() {
-	local roles=("${LOADED[@]}") role
-	begin
-	if finish_loads; then
-		for role in "${roles[@]}"; do
-			sed -n "s/^{/$1 {/p" "$WORK/$role.json" >>"$WORK/results"
-		done
-	else
-		status=1
-	fi
-}
-
-mps() {
-	CUDA_MPS_PIPE_DIRECTORY=$WORK/mps CUDA_MPS_LOG_DIRECTORY=$WORK/mps timeout -k 5 30 "$@"
-}
-
-start_mps() {
-	command -v nvidia-cuda-mps-control >/dev/null || { echo "no MPS: nvidia-cuda-mps-control is not there"; return 1; }
-	mkdir -p "$WORK/mps"
-	mps nvidia-cuda-mps-control -d >"$WORK/mps.log" 2>&1 && return 0
-	echo "no MPS: $(tail -1 "$WORK/mps.log")"
-	return 1
-}
-
-end_mps() {
-	echo quit | mps nvidia-cuda-mps-control >/dev/null 2>&1
+	start_plain "$limit" "$role" "$@" python3 "$HERE/pair.py" "$role" --secs "$secs"
 }
 
 status=0
 start_role decode
-together alone
+together alone || status=1
 start_role gemm
-together alone
+together alone || status=1
 start_role decode
 start_role gemm
-together driver
+together driver || status=1
 if start_mps; then
 	trap 'end_mps; clean_up_jobs; rm -rf "$WORK"' EXIT
-	client=(env "CUDA_MPS_PIPE_DIRECTORY=$WORK/mps" "CUDA_MPS_LOG_DIRECTORY=$WORK/mps")
-	start_role decode "${client[@]}"
-	start_role gemm "${client[@]}"
-	together mps
-	start_role decode "${client[@]}"
-	start_role gemm "${client[@]}" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=70
-	together mps-70
+	start_role decode "${MPS_CLIENT[@]}"
+	start_role gemm "${MPS_CLIENT[@]}"
+	together mps || status=1
+	start_role decode "${MPS_CLIENT[@]}"
+	start_role gemm "${MPS_CLIENT[@]}" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=70
+	together mps-70 || status=1
 	end_mps # before belfryd is there: what runs under Belfry must not find it
 fi
 start_daemon
@@ -78,7 +44,7 @@ create infer 30:100 --class latency
 create train 60:100
 start_role decode "$BELFRY" run infer --
 start_role gemm "$BELFRY" run train --
-together belfry
+together belfry || status=1
 bf explain infer >"$WORK/explained" 2>&1
 remove_all
 

@@ -93,16 +93,6 @@ daemon_family() {
 	done
 }
 
-# CPU time of processes in clock ticks; fields 14 and 15 of stat, counted after the name, which may hold spaces.
-ticks() {
-	local pid sum=0 fields
-	for pid; do
-		read -ra fields < <(sed 's/.*) //' "/proc/$pid/stat" 2>/dev/null) || continue
-		[ "${#fields[@]}" -lt 13 ] || sum=$((sum + fields[11] + fields[12]))
-	done
-	echo "$sum"
-}
-
 # create NAME REQUEST[:LIMIT] [OPTION…]
 create() {
 	local name=$1 time=$2
@@ -137,6 +127,24 @@ calibrate_torch() {
 		{ echo "FAILED: no calibration of PyTorch"; tail -3 "$WORK/calibrated"; exit 1; }
 }
 
+# An MPS server of the script's own, without Belfry. MPS_CLIENT: the command that makes a program its client.
+mps_control() {
+	CUDA_MPS_PIPE_DIRECTORY=$WORK/mps CUDA_MPS_LOG_DIRECTORY=$WORK/mps timeout -k 5 30 nvidia-cuda-mps-control "$@"
+}
+
+start_mps() {
+	command -v nvidia-cuda-mps-control >/dev/null || { echo "no MPS: nvidia-cuda-mps-control is not there"; return 1; }
+	mkdir -p "$WORK/mps"
+	MPS_CLIENT=(env "CUDA_MPS_PIPE_DIRECTORY=$WORK/mps" "CUDA_MPS_LOG_DIRECTORY=$WORK/mps")
+	mps_control -d >"$WORK/mps.log" 2>&1 && return 0
+	echo "no MPS: $(tail -1 "$WORK/mps.log")"
+	return 1
+}
+
+end_mps() {
+	echo quit | mps_control >/dev/null 2>&1
+}
+
 # start_load SECONDS NAME program…: on that vGPU, once `begin` says so. What it tells is in $WORK/NAME.json.
 start_load() {
 	local secs=$1 name=$2
@@ -146,6 +154,26 @@ start_load() {
 		>"$WORK/$name.json" 2>"$WORK/$name.err" &
 	LOADS+=($!)
 	LOADED+=("$name")
+}
+
+# start_plain SECONDS NAME COMMAND…: the command as it is, once `begin` says so. What it tells is in $WORK/NAME.json.
+start_plain() {
+	local secs=$1 name=$2
+	shift 2
+	rm -f "$WORK/start" "$WORK/$name.ready"
+	timeout -k 5 "$secs" "$@" --ready "$WORK/$name.ready" --start "$WORK/start" >"$WORK/$name.json" 2>"$WORK/$name.err" &
+	LOADS+=($!)
+	LOADED+=("$name")
+}
+
+# together WAY: all loads that were started, at the same time; lines "WAY {…}" to $WORK/results.
+together() {
+	local names=("${LOADED[@]}") name
+	begin
+	finish_loads || return 1
+	for name in "${names[@]}"; do
+		sed -n "s/^{/$1 {/p" "$WORK/$name.json" >>"$WORK/results"
+	done
 }
 
 are_ready() {

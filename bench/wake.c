@@ -29,7 +29,7 @@ int main(int argc, char **argv)
 	static const struct {
 		uint64_t ms;
 		unsigned repeats;
-	} rows[] = { { 1, 50 }, { 10, 30 }, { 100, 9 }, { 1000, 3 } };
+	} rows[] = { { 1, 50 }, { 10, 50 }, { 100, 21 }, { 1000, 9 } };
 	uint64_t idle_secs = option_number(argc, argv, "idle", 0);
 	void *kernel, *stream;
 

@@ -4,7 +4,7 @@
  * their requests. While there are latency vGPUs, their slices are short, so that a hand-over comes soon.
  *
  * Wrong for: latency vGPUs that are always busy, which leave the others only their requests. Also wrong for
- * throughput beside many bursts: short slices mean many hand-overs, about 1 ms each.
+ * throughput beside many bursts: short slices mean many hand-overs, up to 1 ms each.
  */
 #include <stdbool.h>
 

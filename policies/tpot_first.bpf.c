@@ -10,6 +10,8 @@
  *   a medium one, with timeslices no longer than the others can wait. If two decode steps coincide, the
  *   tighter one goes first.
  * - A vGPU that meets an objective far longer than a round takes tokens, with as much weight as it needs.
+ * - In a shared domain, a vGPU gets one SM unit more when its objective is nearly missed, and one less when it is
+ *   met by far. The other vGPUs of the domain get the rest.
  *
  * Wrong for: latency vGPUs without an objective, which keep the timeslices as short as possible; objectives
  * below the time of a submission alone, which cannot be met; decode programs that must be as fast as
@@ -48,6 +50,8 @@ struct program {
 	__u32 step;		 /* index into ladder_us that its objective allows */
 	__u32 extra_ppm;
 	__u32 is_near, is_parked;
+	__u32 units;	   /* SM units in a shared domain; 0: the built-in number */
+	__u64 units_since; /* samples when `units` last changed */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -61,7 +65,10 @@ __u32 step_now; /* index into ladder_us in force */
 
 static struct program *program_of(const struct belfry_vgpu *vgpu)
 {
-	struct program new = { .samples = vgpu->samples, .missed = vgpu->missed, .stepped = vgpu->samples };
+	struct program new = { .samples = vgpu->samples,
+			       .missed = vgpu->missed,
+			       .stepped = vgpu->samples,
+			       .units_since = vgpu->samples };
 	__u64 id = vgpu->id;
 	struct program *program = bpf_map_lookup_elem(&programs, &id);
 
@@ -119,6 +126,24 @@ static void step_on(struct program *program, const struct belfry_vgpu *vgpu, __u
 	program->stepped = vgpu->samples;
 }
 
+/* More units soon, fewer after a longer time. */
+static void settle_units(struct program *program, const struct belfry_vgpu *vgpu, bool has_missed,
+			 bool is_far)
+{
+	__u64 seen = vgpu->samples - program->units_since;
+	__u32 now = vgpu->units;
+
+	if (!vgpu->units_all || !now)
+		program->units = 0;
+	else if ((has_missed || program->is_near) && seen >= enough_samples && now < vgpu->units_all)
+		program->units = now + 1;
+	else if (is_far && !has_missed && seen >= 8 * (__u64)enough_samples && now > 1)
+		program->units = now - 1;
+	else
+		return;
+	program->units_since = vgpu->samples;
+}
+
 static void settle(struct program *program, const struct belfry_vgpu *vgpu, const struct belfry_head *head)
 {
 	__u64 tail_ppm = part_ppm(vgpu, vgpu->tail_ns), new = vgpu->samples - program->samples;
@@ -140,6 +165,7 @@ static void settle(struct program *program, const struct belfry_vgpu *vgpu, cons
 	program->is_parked = !program->is_near && !has_missed && (program->is_parked || is_far) &&
 			     vgpu->samples >= enough_samples &&
 			     vgpu->objective_ns >= parks_from_rounds * head->round_ns;
+	settle_units(program, vgpu, has_missed, is_far);
 	program->over_ns = 0;
 	program->samples = vgpu->samples;
 	program->missed = vgpu->missed;
@@ -267,6 +293,7 @@ int tpot_first_tick(struct belfry_tick *ctx)
 		ctx->ride = 0;
 	if (program->extra_ppm)
 		ctx->weight_ppm = vgpu->request_ppm + program->extra_ppm;
+	ctx->units = program->units;
 	ctx->timeslice_us = turn_us(vgpu, program, &view);
 	ctx->interleave = vgpu->id == tightest_id || !view.is_near ? HIGH : MEDIUM;
 	return BELFRY_PROPOSE;

@@ -31,21 +31,28 @@ private() {
 
 may base
 may rm base
-may soft/ptx base
+may soft/ptx cuda base
 may soft/hw soft/ptx soft base
 may soft/link soft rm base
 may soft/driver soft/hw soft/link soft rm base
-may soft/cuda soft/ptx soft/link soft rm base
+may cuda base
+may soft/cuda cuda soft/ptx soft/link soft rm base
+may coro cuda probe belfry base
 may gate rm base
 may warden soft/link soft gate rm base
 may sched belfry base
 may policy belfry base
 may replay policy sched belfry base
+may probe policy cuda belfry base
 may client belfry base
-may gpu client replay policy sched belfry warden soft/link gate rm base
+may gpu client replay probe policy sched belfry warden soft/link coro gate rm base
 may router gpu client policy belfry soft/link warden base
 may metrics client base
-may cli client replay policy sched belfry soft/link soft warden gate rm base
+may attach client base
+may slurm warden client base
+may kube attach client base
+may verify coro base
+may cli attach client verify cuda replay probe policy sched belfry soft/link soft warden gate rm base
 
 private gate/poller.h
 private warden/state.h
@@ -55,11 +62,21 @@ private warden/nv.h tests/unit/turns_buffer.c
 private warden/nvml.h tests/unit/nvml.c
 private sched/state.h
 private gpu/gpu.h
-private gpu/policy.h
+private gpu/policy.h tests/unit/gpu_loader.c
+private gpu/lease.h
+private gpu/probes.h
+private coro/coro.h
+private probe/inside.h
 private router/internal.h
+private kube/plugin.h
+private kube/wire.h
+private router/config_sections.h
 private soft/link/ask.h tests/e2e/test_soft_escapes.c
 private soft/driver/state.h tests/unit/soft_load.c tests/e2e/card.c
 private soft/hw/state.h tests/e2e/card.c
 private soft/cuda/core.h
 private soft/cuda/graph.h
+private coro/coro.h
+private coro/trace.h
+private slurm/plugin.h
 exit $status

@@ -81,7 +81,7 @@ def main():
         out.write("\n".join(names) + "\n")
     with open(folder + "/api.h", "w") as out:
         out.write("/* Types, numbers and signatures of the CUDA driver API. Made by tools/cuda-api.py from cuda.h. */\n")
-        out.write("#ifndef BELFRY_SOFT_CUDA_API_H\n#define BELFRY_SOFT_CUDA_API_H\n\n")
+        out.write("#ifndef BELFRY_CUDA_API_H\n#define BELFRY_SOFT_CUDA_API_H\n\n")
         out.write("#include <stddef.h>\n#include <stdint.h>\n\n")
         for name, value in sorted(macros(header).items()):
             out.write(f"#define {name} {value}\n")

@@ -139,7 +139,8 @@ older form, in most cases from before CUDA 3.2 with 32-bit addresses. No current
 
 
 def from_folder(folder):
-    return Api(os.path.join(folder, "names.txt"), os.path.join(folder, "api.h"),
+    api = os.path.join(folder, "../../cuda")
+    return Api(os.path.join(api, "names.txt"), os.path.join(api, "api.h"),
                glob.glob(os.path.join(folder, "*.c")))
 
 

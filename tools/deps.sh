@@ -1,11 +1,12 @@
 #!/bin/sh
-# deps.sh [--check] [build|test|lint]...: install the Debian packages that are missing.
+# deps.sh [--check] [build|test|lint|deb]...: install the Debian packages that are missing.
 # As root it installs them; otherwise, and with --check, it prints the one command to run and fails.
 set -eu
 
-build='gcc make meson ninja-build pkg-config libc6-dev libseccomp-dev libjson-c-dev libzstd-dev liblz4-dev libmicrohttpd-dev libbpf-dev libelf-dev zlib1g-dev clang python3'
-test='libcmocka-dev python3-yaml'
+build='gcc make meson ninja-build pkg-config libc6-dev libseccomp-dev libjson-c-dev libzstd-dev liblz4-dev libmicrohttpd-dev libnghttp2-dev libbpf-dev libelf-dev zlib1g-dev clang python3'
+test='libcmocka-dev python3-yaml python3-grpcio crun runc containerd podman uidmap musl-tools libslurm-dev slurmctld slurmd slurm-client munge'
 lint='clang-format clang-tidy libclang-rt-dev cppcheck shellcheck mandoc'
+deb='build-essential debhelper dpkg-dev lintian libslurm-dev slurm-wlm-basic-plugins'
 
 only_check=no
 wanted=
@@ -15,8 +16,9 @@ for word in "$@"; do
 	build) wanted="$wanted $build" ;;
 	test) wanted="$wanted $test" ;;
 	lint) wanted="$wanted $lint" ;;
+	deb) wanted="$wanted $deb" ;;
 	*)
-		echo "deps.sh: unknown word '$word'; known are --check, build, test, lint" >&2
+		echo "deps.sh: unknown word '$word'; known are --check, build, test, lint, deb" >&2
 		exit 2
 		;;
 	esac

@@ -18,6 +18,11 @@ if [ "${1:-}" = --run ]; then
 	fi
 	case $name in
 	policy_*) set -- "$@" "$build/tests/policies" ;; # what clang has made there
+	probe_*) # without objects that are large on purpose: one would take the whole time
+		mkdir -p "$found.seeds"
+		find "$build/tests/probes" -name '*.bpf.o' -size -64k -exec cp {} "$found.seeds/" \;
+		set -- "$@" "$found.seeds"
+		;;
 	esac
 	if ! "$build/tests/fuzz/$name" "-max_total_time=$seconds" -timeout=10 -rss_limit_mb=2048 \
 		-verbosity=0 -print_final_stats=1 "-artifact_prefix=$build/tests/fuzz/$name." "$@" \

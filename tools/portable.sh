@@ -23,13 +23,17 @@ copy_programs() {
 }
 
 # The software GPU's parts and the policies are beside belfry.
-mkdir -p "$dist/bin/soft" "$dist/bin/policies" "$dist/include/belfry" "$dist/lib" "$dist/python" "$dist/demo"
+mkdir -p "$dist/bin/soft" "$dist/bin/policies" "$dist/bin/probes" "$dist/include/belfry" "$dist/lib" "$dist/python" "$dist/demo"
 cp "$build"/policies/*.bpf.o "$dist/bin/policies/"
-cp include/belfry/policy.h include/belfry/belfry.h "$dist/include/belfry/"
+cp "$build"/probes/*.bpf.o "$dist/bin/probes/"
+cp include/belfry/policy.h include/belfry/probe.h include/belfry/belfry.h "$dist/include/belfry/"
 find "$build/src/client" -maxdepth 1 -name 'libbelfry.so*' ! -type d -exec cp -P {} "$dist/lib/" \;
 cp contrib/python/belfry.py "$dist/python/"
 cp "$build/belfry" "$build/belfryd" "$build/belfry-soft" "$dist/bin/"
 cp "$build/src/soft/cuda/libcuda.so.1" "$dist/bin/soft/"
+mkdir -p "$dist/bin/coro"
+cp "$build/src/coro/libcuda.so.1" "$dist/bin/coro/"
+ln -sf libcuda.so.1 "$dist/bin/coro/libcuda.so" # some programs open it by that name
 cp "$build/demo/belfry-demo" "$build/demo/belfry-demo-view" demo/kernels.ptx demo/kernels.cu "$dist/demo/"
 copy_programs tests/gpu
 copy_programs tests/attacks
@@ -39,7 +43,7 @@ cp man/*.[1358] "$dist/man/"
 cp -R README.md LICENSE CHANGELOG.md CONTRIBUTING.md docs "$dist/"
 
 status=0
-for program in "$dist"/bin/* "$dist"/bin/soft/* "$dist"/lib/* "$dist"/demo/* "$dist"/tests/gpu/* "$dist"/tests/attacks/* "$dist"/bench/*; do
+for program in "$dist"/bin/* "$dist"/bin/soft/* "$dist"/bin/coro/* "$dist"/lib/* "$dist"/demo/* "$dist"/tests/gpu/* "$dist"/tests/attacks/* "$dist"/bench/*; do
 	[ -f "$program" ] || continue
 	case $program in *.bpf.o) continue ;; esac # for the kernel
 	[ "$(head -c 4 "$program" | tail -c 3 | tr -d '\0')" = ELF ] || continue

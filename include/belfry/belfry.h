@@ -84,10 +84,12 @@ enum belfry_flags {
  * be NULL. If a key appears twice, the last value counts. The keys are those of belfry-create(1):
  *
  *   mem         the limit of device memory, which is reserved: "40G"
- *   time        percent of the GPU's time, guaranteed and limit: "40:100"; "40" is the same
+ *   time        requested share and limit of the GPU's time, in percent: "40:100"; "40" is the same
  *   class       "throughput" or "latency"
  *   objective   for class latency: "p99=2ms", "none"
  *   domain      the domain with which it shares its turns
+ *   sm          percent of the GPU's SMs, requested and limit: "25:100", "none"; the programs of the domain then
+ *               share a GPU context, and a fault
  *   timeslice   the length of its turn: "200us"
  *   interleave  how often its turn comes: "low", "medium", "high"
  *   public      whether every user may run programs on it: "yes", "no"
@@ -96,10 +98,14 @@ enum belfry_flags {
  *   owner       the user ID of the owner; root only
  *   any-driver  "yes": accept a driver series that Belfry does not know
  *
- * json, unless NULL: {"name": "train", "gpu": "soft:0"}. */
+ * json, unless NULL: {"name": "train", "gpu": "soft:0"}, and "now_shared": true if the domain has become a shared one
+ * with this vGPU. */
 int belfry_vgpu_create(struct belfry *b, const char *name, const char *const *options, char **json);
-/* Change a vGPU, also while programs run on it. Other values stay the same. Keys: the first eight of those above. */
+/* Change a vGPU, also while programs run on it. Other values stay the same. Keys: the first nine of those above. */
 int belfry_vgpu_set(struct belfry *b, const char *name, const char *const *options);
+/* The name of the domain that the last call on this handle, belfry_vgpu_create() or belfry_vgpu_set(), has made a shared
+ * one; "" if none. A fault of one program of a shared domain ends all its programs. Valid until the next call. */
+const char *belfry_shared_domain(const struct belfry *b);
 /* Check a name and options without a request to belfryd, as belfry_vgpu_create() does, or with BELFRY_SET as
  * belfry_vgpu_set() does. name NULL: check the options only. */
 int belfry_vgpu_check(struct belfry *b, const char *name, const char *const *options, unsigned flags);
@@ -110,7 +116,8 @@ int belfry_vgpu_remove(struct belfry *b, const char *name, unsigned flags);
  * many microseconds, at most one day; 0: not before belfry_vgpu_open(). */
 int belfry_vgpu_hold(struct belfry *b, const char *name, uint64_t for_us);
 int belfry_vgpu_open(struct belfry *b, const char *name);
-/* Stop the work of a vGPU on the GPU, in the middle of a kernel if necessary. Resume it from there. */
+/* Stop the work of a vGPU on the GPU, in the middle of a kernel if necessary. Resume it from there. A hold stays;
+ * belfry_vgpu_open() ends both. */
 int belfry_vgpu_stop(struct belfry *b, const char *name);
 int belfry_vgpu_resume(struct belfry *b, const char *name);
 

@@ -56,7 +56,7 @@ enum belfry_hook {
 	BELFRY_HOOK_MEM_PRESSURE,     /* belfry_mem_pressure: a vGPU needs memory: choose a limit to lower */
 	BELFRY_HOOK_OBJECTIVE_MISSED, /* belfry_objective: a submission took longer than the objective */
 	BELFRY_HOOK_FAULT,	      /* belfry_fault: a GPU fault ended a program's context */
-	BELFRY_HOOK_MODULE_LOAD,      /* reserved for probes; not called yet */
+	BELFRY_HOOK_MODULE_LOAD,      /* belfry_module_load: a program has loaded GPU code */
 	BELFRY_HOOKS,
 };
 
@@ -78,7 +78,7 @@ struct belfry_vgpu {
 	__u64 id;
 	__u32 flags;	    /* enum belfry_vgpu_flag */
 	__u32 BELFRY_CLASS; /* class: enum belfry_class */
-	__u32 request_ppm;  /* promised share of GPU time */
+	__u32 request_ppm;  /* requested share of GPU time */
 	__u32 limit_ppm;    /* maximum share over a window */
 	__u32 weight_ppm;   /* its request, or its part of the unrequested share */
 	__u32 part_ppm;	    /* its part of the time that token takers share now */
@@ -90,7 +90,7 @@ struct belfry_vgpu {
 	__u64 samples;	    /* submissions measured so far */
 	__u64 missed;	    /* submissions that took longer than the objective */
 	__s64 pass_ns;	    /* time received over its part; the vGPU with the least is furthest behind */
-	__s64 owed_ns;	    /* promised time not received while it had work */
+	__s64 owed_ns;	    /* requested time not received while it had work */
 	__u64 gpu_ns;	    /* GPU time so far */
 	__u64 window_used_ns;
 	__u64 window_promised_ns; /* its request, over a whole window */
@@ -107,7 +107,8 @@ struct belfry_vgpu {
 	__u32 mem_ppm;		  /* measured use of the memory bus; 0: unknown */
 	__u64 timeslice_us;	  /* hardware timeslice that was set; 0: none */
 	__s32 interleave;	  /* hardware interleave level that was set; -1: none */
-	__u32 reserved;
+	__u16 units;		  /* SM units that it may use now; 0: it is in no shared domain */
+	__u16 units_all;	  /* SM units of the GPU; 0: likewise, or not known */
 };
 
 /* The start of every context. */
@@ -158,7 +159,7 @@ struct belfry_pick {
 	__u32 last;	/* the previous holder of the token, or BELFRY_NOBODY */
 	__u32 choice;	/* proposes: an entry with BELFRY_MAY_HAVE; BELFRY_NOBODY: the built-in choice */
 	__u64 slice_ns; /* proposes: from slice_min_ns to round_ns; 0: the built-in slice */
-	__u32 units;	/* proposes: number of SM units; 0: all */
+	__u32 units;	/* proposes: SM units for it, see belfry_tick; 0: the built-in number */
 	__u32 beside;	/* proposes: a vGPU of its domain to run beside it; BELFRY_NOBODY: any of them */
 };
 
@@ -178,7 +179,9 @@ struct belfry_tick {
 	__s32 interleave;   /* proposes 0, 1 or 2; -1: the built-in level */
 	__s32 ride;	    /* proposes: 1: needs no token, 0: takes tokens, -1: the built-in choice */
 	__u32 weight_ppm;   /* proposes: weight in pass_ns and part_ppm, at least its request; 0: no change */
-	__u32 reserved;
+	/* Proposes: SM units in its shared domain, within its SM request and limit, and as far as the requests of the
+	 * others leave units; 0: the built-in number. */
+	__u32 units;
 };
 
 struct belfry_preempt {
@@ -217,6 +220,28 @@ struct belfry_fault {
 	__u32 code; /* the driver's Xid, for example 31 for an invalid address */
 };
 
+enum belfry_module_flag {
+	BELFRY_MODULE_IS_TEXT = 1 << 0,	 /* it has PTX that probes can be inserted into */
+	BELFRY_MODULE_IS_WOVEN = 1 << 1, /* it was loaded with a probe */
+};
+/* As the library in the program reports it: a program can report anything, or nothing. */
+struct belfry_module_load {
+	struct belfry_head head;
+	__u64 id;
+	__u32 pid;
+	__u32 flags;   /* enum belfry_module_flag */
+	__u64 bytes;   /* of the text that was read; 0: not known */
+	__u32 kernels; /* in its PTX; 0: not known */
+	__u32 lost; /* modules since the call before that were not reported to the policy: there were too many */
+};
+
+/* A map of a policy that has what a probe has counted, defined by BELFRY_PROBE_MAP. */
+struct belfry_probe_map {
+	char map[32];	    /* of the policy */
+	char probe[32];	    /* the name of the probe */
+	char probe_map[32]; /* the map of the probe */
+};
+
 /* The header of a policy object, defined by BELFRY_POLICY. */
 struct belfry_policy {
 	__u32 magic, abi;
@@ -244,6 +269,25 @@ struct belfry_policy {
 	char LICENSE[] SEC("license") = "Dual MIT/GPL"
 
 #define BELFRY_HOOK(hook) SEC("belfry/" #hook)
+
+/* A hash with the entries of a map of a probe, for each vGPU to which a probe of this name is attached. The key is struct
+ * MAP_key: the vGPU, and the key of the probe's map (of an array: the index, as __u64). The value has the type that it has in
+ * the probe. It is an array of __u64, of which each is summed over the vGPU's processes and, in an SM array, over the SMs.
+ * The GPU server copies the map about once a second (docs/policies.md). The program in which the probe runs can write any
+ * number there. */
+#define BELFRY_PROBE_MAP(name, probe_name, probe_map_name, key_type, value_type, entries) \
+	struct name##_key { \
+		__u64 vgpu; \
+		key_type key; \
+	}; \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_HASH); \
+		__uint(max_entries, entries); \
+		__type(key, struct name##_key); \
+		__type(value, value_type); \
+	} name SEC(".maps"); \
+	const struct belfry_probe_map belfry_map_##name SEC(".rodata.belfry_maps") = { #name, probe_name, \
+										       probe_map_name }
 
 /* Input only. It is rewritten before each call and never read back. The kernel does not allow user space to
  * map a table writable that is read-only for programs (BPF_F_RDONLY_PROG), so a policy can write to it; only

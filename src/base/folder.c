@@ -22,6 +22,20 @@ int bf_own_folder(const char *path, const char *variable, struct bf_error *err)
 	return 0;
 }
 
+/* BELFRY_RUNTIME_DIR names a directory of another user, probably to use the belfryd of that user. */
+static int check_given(const char *path, struct bf_error *err)
+{
+	struct stat st;
+
+	if (lstat(path, &st) || !S_ISDIR(st.st_mode) || st.st_uid == geteuid())
+		return 0;
+	return bf_fail(
+		err, EPERM,
+		"%s: belongs to user %u; set BELFRY_RUNTIME_DIR to a directory of your own; to use a belfryd "
+		"of root, unset it and set BELFRY_SOCKET to the socket of that belfryd",
+		path, st.st_uid);
+}
+
 int bf_runtime_folder(char *to, size_t room, struct bf_error *err)
 {
 	const char *given = getenv("BELFRY_RUNTIME_DIR"), *xdg = getenv("XDG_RUNTIME_DIR");
@@ -39,6 +53,8 @@ int bf_runtime_folder(char *to, size_t room, struct bf_error *err)
 		return bf_fail(
 			err, ENAMETOOLONG,
 			"directory for sockets: the path is too long; set BELFRY_RUNTIME_DIR to a shorter one");
+	if (given && *given && check_given(to, err))
+		return -EPERM;
 	return bf_own_folder(to, "BELFRY_RUNTIME_DIR", err);
 }
 

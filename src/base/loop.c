@@ -1,6 +1,7 @@
 #include "base/loop.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -92,14 +93,28 @@ void loop_remove(struct loop *loop, struct loop_source *source)
 	free(source);
 }
 
+/* Milliseconds, rounded up: rounded down, the caller would wait for 0 ms again and again until the time has come. */
+static int to_ms(uint64_t ns)
+{
+	uint64_t ms = ns / 1000000 + (ns % 1000000 != 0);
+
+	return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
 static int wait_for_events(struct loop *loop, uint64_t until_ns)
 {
-	uint64_t now_ns = until_ns == LOOP_FOREVER ? 0 : bf_now_ns();
+	bool is_forever = until_ns == LOOP_FOREVER;
+	uint64_t now_ns = is_forever ? 0 : bf_now_ns();
 	uint64_t ns = until_ns > now_ns ? until_ns - now_ns : 0;
 	struct timespec limit = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+	int count = epoll_pwait2(loop->epoll, loop->pending, loop->at_once, is_forever ? NULL : &limit, NULL);
 
-	return epoll_pwait2(loop->epoll, loop->pending, loop->at_once,
-			    until_ns == LOOP_FOREVER ? NULL : &limit, NULL);
+	/* Linux before 5.11 has no epoll_pwait2, and the seccomp filters of some containers answer EPERM. */
+	if (count < 0 && (errno == ENOSYS || errno == EPERM))
+		count = epoll_wait(loop->epoll, loop->pending, loop->at_once, is_forever ? -1 : to_ms(ns));
+	if (count >= 0)
+		return count;
+	return errno == EINTR ? 0 : -errno;
 }
 
 static int call_order(struct loop *loop, enum loop_order order)
@@ -126,5 +141,5 @@ int loop_wait(struct loop *loop, uint64_t until_ns)
 	for (enum loop_order order = LOOP_FIRST; order < LOOP_ORDERS; order++)
 		called += call_order(loop, order);
 	loop->pending_count = 0;
-	return called;
+	return count < 0 ? count : called;
 }

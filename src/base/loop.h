@@ -30,7 +30,7 @@ void loop_change(struct loop *loop, struct loop_source *source, uint32_t events)
 void loop_remove(struct loop *loop, struct loop_source *source);
 
 /* Wait until a source is ready or until this time (bf_now_ns; LOOP_FOREVER), and call the functions of the
- * sources that are ready. Returns how many were called; 0 after the time or a signal. */
+ * sources that are ready. Returns how many were called; 0 after the time or a signal; -errno if it cannot wait. */
 int loop_wait(struct loop *loop, uint64_t until_ns);
 
 #endif

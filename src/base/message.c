@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
+#include "base/handed.h"
 #include "base/retry.h"
 
 /* SCM_MAX_FD of the kernel (include/net/scm.h). The buffer holds that many, so that each received descriptor
@@ -39,8 +39,17 @@ int bf_message_send(int sock, const void *data, size_t bytes, int fd, int flags)
 	return sent == (ssize_t)bytes ? 0 : -EMSGSIZE;
 }
 
+static void close_received(int sock, int *fd)
+{
+	struct ucred who = { .uid = (uid_t)-1 };
+	socklen_t length = sizeof(who);
+
+	getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &length);
+	bf_close_handed(fd, who.uid);
+}
+
 /* Returns the received descriptor, or -1. If there are several, all are closed. */
-static int take_file(struct msghdr *msg)
+static int take_file(int sock, struct msghdr *msg)
 {
 	int found = -1;
 	unsigned count = 0;
@@ -54,16 +63,14 @@ static int take_file(struct msghdr *msg)
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(head) + i * sizeof(int), sizeof(int));
-			if (count++ && fd >= 0)
-				close(fd);
+			if (count++)
+				close_received(sock, &fd);
 			else
 				found = fd;
 		}
 	}
-	if (count > 1) {
-		close(found);
-		return -1;
-	}
+	if (count > 1)
+		close_received(sock, &found);
 	return found;
 }
 
@@ -84,11 +91,9 @@ ssize_t bf_message_receive(int sock, void *to, size_t room, int *fd, int flags)
 	got = bf_retry(recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC));
 	if (got < 0)
 		return -errno;
-	*fd = take_file(&msg);
-	if (!(msg.msg_flags & MSG_TRUNC))
+	*fd = take_file(sock, &msg);
+	if (!(msg.msg_flags & MSG_TRUNC) || flags & MSG_TRUNC)
 		return got;
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
+	close_received(sock, fd);
 	return -EMSGSIZE;
 }

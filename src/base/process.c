@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/kcmp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,9 @@
 #ifndef PIDFD_THREAD
 #define PIDFD_THREAD O_EXCL
 #endif
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
 
 static int result(long rc)
 {
@@ -36,6 +40,25 @@ int bf_pidfd_open(pid_t pid)
 int bf_pidfd_open_thread(pid_t tid)
 {
 	return result(syscall(SYS_pidfd_open, tid, PIDFD_THREAD));
+}
+
+int bf_pidfd_open_peer(int sock, pid_t pid)
+{
+	socklen_t length = sizeof(int);
+	int fd = -1;
+
+	if (pid <= 0)
+		return -ESRCH; /* in a PID namespace that is not visible here */
+	if (!getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &length))
+		return fd;
+	return errno == ENOPROTOOPT ? bf_pidfd_open(pid) : -errno;
+}
+
+bool bf_pidfd_has_ended(int pidfd)
+{
+	struct pollfd fd = { pidfd, POLLIN, 0 };
+
+	return poll(&fd, 1, 0) != 0;
 }
 
 int bf_pidfd_getfd(int pidfd, int fd)
@@ -85,12 +108,27 @@ int64_t bf_euid_of(pid_t pid)
 /* One bit for each field that was found. */
 enum { HAS_STATE = 1, HAS_PARENT = 2, HAS_PRIVS = 4, HAS_MODE = 8, HAS_MOST = 15, HAS_FILTERS = 16 };
 
+/* NSpid: the process ID in each PID namespace, from that of /proc down to its own. */
+static bool take_namespaces(const char *line, struct bf_status *status)
+{
+	const char *last;
+
+	if (strncmp(line, "NSpid:", 6) != 0)
+		return false;
+	last = strrchr(line, '\t');
+	status->is_nested = last && strchr(line, '\t') != last;
+	status->is_init = last && atoi(last) == 1;
+	return true;
+}
+
 static unsigned take_status_line(const char *line, struct bf_status *status, unsigned *mode)
 {
 	unsigned number;
 
 	if (sscanf(line, "Name: %63s", status->name) == 1)
 		return 0; /* the name may be empty */
+	if (take_namespaces(line, status))
+		return 0;
 	if (sscanf(line, "State: %c", &status->state) == 1)
 		return HAS_STATE;
 	if (sscanf(line, "PPid: %d", &status->parent) == 1)
@@ -215,6 +253,11 @@ int bf_drop_capabilities(uint32_t kept)
 	if (syscall(SYS_capset, &head, left) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return -errno;
 	return 0;
+}
+
+bool bf_is_admin(uid_t uid)
+{
+	return uid == 0 || uid == geteuid();
 }
 
 void bf_raise_file_limit(void)

@@ -10,6 +10,10 @@
 int bf_pidfd_open(pid_t pid);
 /* Like pidfd_open, for a single thread. Needs Linux 6.9; returns -EINVAL before that. */
 int bf_pidfd_open_thread(pid_t tid);
+/* Of the process that connected `sock`, whose PID is `pid` (SO_PEERCRED). With SO_PEERPIDFD (Linux 6.5) it refers to that
+ * process even if its PID is reused. Before 6.5 only the PID is known. */
+int bf_pidfd_open_peer(int sock, pid_t pid);
+bool bf_pidfd_has_ended(int pidfd);
 int bf_pidfd_getfd(int pidfd, int fd);
 int bf_pidfd_kill(int pidfd, int signal);
 /* The process that a thread belongs to, or -errno. */
@@ -25,6 +29,8 @@ struct bf_status {
 	pid_t parent;
 	bool has_no_new_privs;
 	unsigned filters; /* seccomp filters, which are inherited and never removed */
+	bool is_nested;	  /* in a PID namespace below that of /proc: in a container */
+	bool is_init;	  /* process 1 of its PID namespace */
 };
 int bf_status_read(pid_t pid, struct bf_status *status);
 /* Whether this process may not read the other's /proc files: it is not dumpable (PR_SET_DUMPABLE), or belongs
@@ -47,6 +53,9 @@ void bf_end_descendants(void);
  * file opened later receives what is printed. Writing to the reserved descriptor fails. It is close-on-exec:
  * a program that is started finds it closed. */
 void bf_hold_standard_files(void);
+
+/* Whether the user is root or the one that this process runs as. */
+bool bf_is_admin(uid_t uid);
 
 /* Raises the soft limit on open files to the hard limit. */
 void bf_raise_file_limit(void);

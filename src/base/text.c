@@ -1,8 +1,6 @@
 #include "base/text.h"
 
-#include <getopt.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The length of a UTF-8 sequence by its first byte; 0: the byte is invalid there. */
@@ -66,20 +64,4 @@ bool bf_is_line(const char *text, size_t room)
 		if (text[i] < ' ' || text[i] > '~')
 			return false;
 	return length < room;
-}
-
-const char *bf_bad_option(char *const *argv, char *to, size_t room)
-{
-	const char *word = argv[optind - 1];
-	int name = (int)strcspn(word, "=");
-
-	if (strncmp(word, "--", 2) != 0 || name == 2)
-		snprintf(to, room, "unknown option, or missing value: '-%c'", optopt);
-	else if (!optopt)
-		snprintf(to, room, "unknown option '%.*s'", name < 40 ? name : 40, word);
-	else if (word[name])
-		snprintf(to, room, "option '%.*s' takes no value", name < 40 ? name : 40, word);
-	else
-		snprintf(to, room, "option '%.40s' needs a value", word);
-	return to;
 }

@@ -10,7 +10,4 @@ char *bf_plain(char *text);
 /* Whether the text ends within `room` bytes and is printable ASCII only. */
 bool bf_is_line(const char *text, size_t room);
 
-/* After getopt_long has returned '?': describes the invalid option. Returns `to`. */
-const char *bf_bad_option(char *const *argv, char *to, size_t room);
-
 #endif

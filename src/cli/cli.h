@@ -2,10 +2,10 @@
 #ifndef BELFRY_CLI_H
 #define BELFRY_CLI_H
 
-#include <getopt.h>
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "belfry/belfry.h"
 #include "cli/soft.h"
 #include "client/protocol.h"
@@ -35,9 +35,13 @@ int cli_resume(int argc, char **argv);
 int cli_set(int argc, char **argv);
 int cli_rm(int argc, char **argv);
 int cli_policy(int argc, char **argv);
+int cli_probe(int argc, char **argv);
 int cli_reload(int argc, char **argv);
+int cli_verify(int argc, char **argv);
 int cli_info(int argc, char **argv);
 int cli_soft(int argc, char **argv);
+int cli_cdi(int argc, char **argv);
+int cli_oci(int argc, char **argv);
 
 /* Print "belfry: <why>" on stderr. */
 int cli_fail(const struct bf_error *err);
@@ -49,29 +53,22 @@ static inline void cli_close_library(struct belfry **b)
 	belfry_close(*b);
 }
 #define cleanup_belfry __attribute__((cleanup(cli_close_library)))
+/* The domain has just become a shared one; empty: none has. */
+void cli_say_shared(const char *domain);
 int cli_usage(const char *command, const char *why);
-int cli_bad_option(const char *command, char *const *argv); /* after getopt_long returned '?' */
 
-/* Parse a command line that has no options but --json and --help, and at most `names_max` arguments. The
- * result is 0, or an exit status plus 1, so that --help can succeed. The arguments start at argv[optind]. */
-int cli_parse_json(int argc, char **argv, const char *help, int names_max, bool *is_json);
+/* Parse the command line of a subcommand, whose name is command->name. Returns the index of the first argument; or 0
+ * after --help or an error, which are printed, and *status is the exit status. */
+int cli_parse(const struct bf_command *command, int argc, char **argv, void *to, int *status);
 
-/* The options of create, run and set that describe a vGPU. Each name is a key of spec_parse. */
-enum { CLI_SPEC_OPTION = 256 };
-#define CLI_SPEC_OPTIONS \
-	{ "mem", required_argument, NULL, CLI_SPEC_OPTION }, \
-		{ "time", required_argument, NULL, CLI_SPEC_OPTION }, \
-		{ "class", required_argument, NULL, CLI_SPEC_OPTION }, \
-		{ "objective", required_argument, NULL, CLI_SPEC_OPTION }, \
-		{ "domain", required_argument, NULL, CLI_SPEC_OPTION }, \
-		{ "timeslice", required_argument, NULL, CLI_SPEC_OPTION }, \
-		{ "interleave", required_argument, NULL, CLI_SPEC_OPTION }, \
-	{ \
-		"public", optional_argument, NULL, CLI_SPEC_OPTION \
-	}
-/* The help text of these options and of those that select the GPU. */
-extern const char cli_spec_help[];
-int cli_spec_option(const struct option *option, struct protocol_request *request, struct bf_error *err);
+/* A command with --json only. Fills a bool. */
+extern const struct bf_option cli_json_options[];
+
+/* For bf_option::take. The member is a struct cli_gpu (--gpu, --soft), or a const char * (the name of a vGPU, of a file). */
+int cli_take_gpu(void *member, const struct bf_option *option, const char *value, struct bf_error *err);
+int cli_take_soft(void *member, const struct bf_option *option, const char *value, struct bf_error *err);
+int cli_take_name(void *member, const struct bf_option *option, const char *value, struct bf_error *err);
+int cli_take_file(void *member, const struct bf_option *option, const char *value, struct bf_error *err);
 
 /* Options for the client library, in the order given. */
 enum { CLI_OPTIONS_MAX = 64 };
@@ -81,6 +78,16 @@ struct cli_options {
 	const char *words[2 * (CLI_OPTIONS_MAX + 1) + 1];
 };
 void cli_options_add(struct cli_options *options, const char *key, const char *value);
+/* For bf_option::take: the name of the option and its value, or "yes". The member is a struct cli_options. */
+int cli_take_word(void *member, const struct bf_option *option, const char *value, struct bf_error *err);
+
+/* The options of create and run that describe a new vGPU. */
+struct cli_vgpu {
+	struct cli_options words; /* keys of spec_parse */
+	struct cli_gpu which;
+	bool any_driver;
+};
+extern const struct bf_option cli_vgpu_options[];
 
 /* Connect to belfryd. A private belfryd is started if none runs. */
 int cli_reach(struct talk_place *place, struct bf_error *err);
@@ -96,16 +103,13 @@ int cli_ask(int *sock, struct talk_place *place, const struct protocol_request *
 /* The common code of hold, open, stop, resume and rm: one request per vGPU, and its duration. */
 struct cli_order_args {
 	uint64_t for_us; /* --for */
-	unsigned flags;	 /* --force: BELFRY_FORCE */
-	bool is_json, is_verbose;
+	bool is_forced, is_json, is_verbose;
 };
+extern const struct bf_option cli_order_options[]; /* -v and --json */
 struct cli_order {
-	const char *command, *done; /* "stop", "stopped" */
-	const char *help;
+	struct bf_command command; /* with several vGPUs, a failure does not stop the loop */
+	const char *done;	   /* "stopped" */
 	int (*carry_out)(struct belfry *b, const char *name, const struct cli_order_args *args);
-	bool takes_time;  /* --for TIME */
-	bool takes_force; /* --force */
-	bool takes_many;  /* several vGPUs: a failure does not stop the loop */
 };
 int cli_order(int argc, char **argv, const struct cli_order *order);
 

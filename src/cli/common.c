@@ -1,12 +1,10 @@
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
-#include "base/units.h"
 #include "base/users.h"
 #include "cli/cli.h"
+#include "cli/report.h"
 
 static int fail(const char *why)
 {
@@ -33,55 +31,90 @@ int cli_usage(const char *command, const char *why)
 	return CLI_USAGE;
 }
 
-int cli_bad_option(const char *command, char *const *argv)
+int cli_parse(const struct bf_command *command, int argc, char **argv, void *to, int *status)
 {
-	char why[96];
+	struct bf_error err = { 0 };
+	int first = bf_command_parse(command, argc, argv, to, &err);
 
-	return cli_usage(command, bf_bad_option(argv, why, sizeof(why)));
+	*status = CLI_OK;
+	if (first == BF_COMMAND_HELP)
+		bf_command_help(command, stdout);
+	if (first < 0)
+		*status = cli_usage(command->name, err.text);
+	return first < 0 ? 0 : first;
 }
 
-int cli_parse_json(int argc, char **argv, const char *help, int names_max, bool *is_json)
-{
-	static const struct option long_options[] = { { "json", no_argument, NULL, 'j' },
-						      { "help", no_argument, NULL, 'h' },
-						      { NULL, 0, NULL, 0 } };
+const struct bf_option cli_json_options[] = {
+	{ "json", 0, NULL, "print JSON", bf_take_flag, 0, NULL },
+	BF_OPTIONS_END,
+};
 
-	opterr = 0;
-	for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;)
-		switch (option) {
-		case 'j':
-			*is_json = true;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return CLI_OK + 1;
-		default:
-			return cli_bad_option(argv[0], argv) + 1;
-		}
-	if (argc - optind <= names_max)
-		return 0;
-	return cli_usage(argv[0], names_max ? "give the name of one vGPU" : "it takes no arguments") + 1;
+int cli_take_gpu(void *member, const struct bf_option *option, const char *value, struct bf_error *err)
+{
+	struct cli_gpu *gpu = member;
+
+	(void)option;
+	gpu->is_option = true;
+	return cli_gpu_parse(value, gpu, err);
 }
 
-const char cli_spec_help[] =
-	"  --mem SIZE          the most device memory, such as 8G, which is set aside for it (what is\n"
-	"                      not set aside for others, and none of it set aside)\n"
-	"  --time REQ:LIMIT    of the GPU's time, in percent: guaranteed, and at most (0:100)\n"
-	"  --class CLASS       latency or throughput (throughput)\n"
-	"  --objective PN=TIME for class latency: what is submitted is done within, such as p99=2ms\n"
-	"  --domain NAME       with whom it holds the token together (nobody)\n"
-	"  --gpu N             which GPU: N of /dev/nvidiaN (0); soft or soft:N for the software GPU,\n"
-	"                      which is taken by itself where there is no NVIDIA GPU\n"
-	"  --soft CONFIG       the software GPU, such as gpus=2,sms=16,mem=4G; see belfry-soft(1)\n"
-	"  --timeslice TIME    how long its turn on the GPU is, such as 200us (as belfryd finds best)\n"
-	"  --interleave LEVEL  how often its turn comes: low, medium or high (as belfryd finds best)\n"
-	"  --public            others may run programs on it, too\n"
-	"  --any-driver        take the nearest known layout if the driver's series is unknown\n";
-
-int cli_spec_option(const struct option *option, struct protocol_request *request, struct bf_error *err)
+int cli_take_soft(void *member, const struct bf_option *option, const char *value, struct bf_error *err)
 {
-	return spec_parse(&request->spec, &request->parts, option->name, optarg ? optarg : "yes", err);
+	struct cli_gpu *gpu = member;
+
+	(void)option;
+	gpu->is_option = true;
+	return cli_gpu_parse_soft(value, gpu, err);
 }
+
+int cli_take_name(void *member, const struct bf_option *option, const char *value, struct bf_error *err)
+{
+	(void)option;
+	*(const char **)member = value;
+	return spec_check_name(value, err);
+}
+
+int cli_take_file(void *member, const struct bf_option *option, const char *value, struct bf_error *err)
+{
+	*(const char **)member = value;
+	return value[0] ? 0 : bf_fail(err, EINVAL, "--%s '': not the name of a file", option->name);
+}
+
+int cli_take_word(void *member, const struct bf_option *option, const char *value, struct bf_error *err)
+{
+	(void)err;
+	cli_options_add(member, option->name, value ? value : "yes");
+	return 0;
+}
+
+#define VGPU_WORD(name, value, help) BF_OPTION(name, 0, value, help, cli_take_word, struct cli_vgpu, words)
+
+const struct bf_option cli_vgpu_options[] = {
+	VGPU_WORD("mem", "SIZE",
+		  "memory limit, such as 8G, which is also reserved (no limit, nothing\n"
+		  "reserved: the memory that is not reserved for other vGPUs)"),
+	VGPU_WORD("time", "REQ:LIMIT", "requested share and limit of the GPU's time, in percent (0:100)"),
+	VGPU_WORD("class", "CLASS", "latency or throughput (throughput)"),
+	VGPU_WORD("objective", "PN=TIME",
+		  "for class latency: what is submitted is done within, such as p99=2ms"),
+	VGPU_WORD("domain", "NAME", "vGPUs of one domain hold the token together (a domain of its own)"),
+	VGPU_WORD("sm", "REQ:LIMIT", "run side by side with the domain, on so many of the SMs, in percent"),
+	BF_OPTION("gpu", 0, "GPU",
+		  "N for /dev/nvidiaN, soft or soft:N for the software GPU (BELFRY_GPU;\n"
+		  "then: the system's belfryd takes a GPU with enough room, a private\n"
+		  "belfryd takes 0, or soft if there is no NVIDIA GPU)",
+		  cli_take_gpu, struct cli_vgpu, which),
+	BF_OPTION("soft", 0, "CONFIG", "the software GPU, such as gpus=2,sms=16,mem=4G; see belfry-soft(1)",
+		  cli_take_soft, struct cli_vgpu, which),
+	VGPU_WORD("timeslice", "TIME",
+		  "how long its turn on the GPU is, such as 200us (as belfryd finds best)"),
+	VGPU_WORD("interleave", "LEVEL",
+		  "how often its turn comes: low, medium or high (as belfryd finds best)"),
+	VGPU_WORD("public", "[=yes|no]", "others may run programs on it, too"),
+	BF_OPTION("any-driver", 0, NULL, "take the nearest known layout if the driver's series is unknown",
+		  bf_take_flag, struct cli_vgpu, any_driver),
+	BF_OPTIONS_END,
+};
 
 void cli_options_add(struct cli_options *options, const char *key, const char *value)
 {
@@ -92,47 +125,22 @@ void cli_options_add(struct cli_options *options, const char *key, const char *v
 	options->count++;
 }
 
-static int parse_order(int argc, char **argv, const struct cli_order *order, struct cli_order_args *args)
+/* An option of another command. Without its row, rm would take --for for an abbreviation of --force. */
+static int refuse_other(void *member, const struct bf_option *option, const char *value, struct bf_error *err)
 {
-	static const struct option long_options[] = {
-		{ "for", required_argument, NULL, 'f' }, { "force", no_argument, NULL, 'F' },
-		{ "json", no_argument, NULL, 'j' },	 { "verbose", no_argument, NULL, 'v' },
-		{ "help", no_argument, NULL, 'h' },	 { NULL, 0, NULL, 0 }
-	};
-	struct bf_error err = { 0 };
-
-	opterr = 0;
-	for (int option; (option = getopt_long(argc, argv, "vh", long_options, NULL)) != -1;)
-		switch (option) {
-		case 'f':
-			if (!order->takes_time)
-				return cli_usage(order->command, "--for is an option of hold") + 1;
-			if (bf_parse_time(optarg, &args->for_us, &err))
-				return cli_usage(order->command, err.text) + 1;
-			break;
-		case 'F':
-			if (!order->takes_force)
-				return cli_usage(order->command, "--force is an option of rm") + 1;
-			args->flags |= BELFRY_FORCE;
-			break;
-		case 'j':
-			args->is_json = true;
-			break;
-		case 'v':
-			args->is_verbose = true;
-			break;
-		case 'h':
-			fputs(order->help, stdout);
-			return CLI_OK + 1;
-		default:
-			return cli_bad_option(order->command, argv) + 1;
-		}
-	if (optind + 1 == argc || (order->takes_many && optind < argc))
-		return 0;
-	return cli_usage(order->command, order->takes_many ? "give the name of a vGPU, or of several"
-							   : "give the name of one vGPU") +
-	       1;
+	(void)member, (void)value;
+	return bf_fail(err, EINVAL, "--%s is an option of %s", option->name,
+		       strcmp(option->name, "for") ? "rm" : "hold");
 }
+
+const struct bf_option cli_order_options[] = {
+	BF_OPTION("verbose", 'v', NULL, "tell how long it took", bf_take_flag, struct cli_order_args,
+		  is_verbose),
+	BF_OPTION("json", 0, NULL, "likewise, as JSON", bf_take_flag, struct cli_order_args, is_json),
+	{ "for", 0, "TIME", NULL, refuse_other, 0, NULL },
+	{ "force", 0, NULL, NULL, refuse_other, 0, NULL },
+	BF_OPTIONS_END,
+};
 
 static int order_one(struct belfry *b, const struct cli_order *order, const char *name,
 		     const struct cli_order_args *args)
@@ -140,7 +148,7 @@ static int order_one(struct belfry *b, const struct cli_order *order, const char
 	if (order->carry_out(b, name, args))
 		return cli_fail_library(b);
 	if (args->is_json)
-		printf("{\"name\": \"%s\", \"us\": %.1f}\n", name, (double)belfry_took_ns(b) / 1000);
+		report_print_took(name, belfry_took_ns(b));
 	else if (args->is_verbose)
 		printf("%s %s in %.0f us\n", name, order->done, (double)belfry_took_ns(b) / 1000);
 	return CLI_OK;
@@ -149,15 +157,25 @@ static int order_one(struct belfry *b, const struct cli_order *order, const char
 int cli_order(int argc, char **argv, const struct cli_order *order)
 {
 	struct cli_order_args args = { .for_us = 0 };
-	int rc = parse_order(argc, argv, order, &args), status = CLI_OK;
+	int status, first = cli_parse(&order->command, argc, argv, &args, &status);
 	cleanup_belfry struct belfry *b = NULL;
 
-	if (rc)
-		return rc - 1;
+	if (!first)
+		return status;
 	if (belfry_open(&b, NULL))
 		return cli_fail_library(b);
-	for (; optind < argc; optind++)
-		if (order_one(b, order, argv[optind], &args))
+	for (int i = first; i < argc; i++)
+		if (order_one(b, order, argv[i], &args))
 			status = CLI_FAILED;
 	return status;
+}
+
+void cli_say_shared(const char *domain)
+{
+	if (!*domain)
+		return;
+	fprintf(stderr,
+		"belfry: faults in domain '%s' are shared: a GPU fault in one program ends all programs of the "
+		"domain\n",
+		domain);
 }

@@ -1,6 +1,5 @@
 /* belfry events: print events as they occur. */
 #include <errno.h>
-#include <getopt.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,75 +12,47 @@
 
 #include "base/own.h"
 #include "base/text.h"
-#include "base/units.h"
 #include "cli/cli.h"
 #include "cli/report.h"
 
-static const char help_text[] =
-	"usage: belfry events [--json] [--gpu GPU] [--vgpu NAME] [--since TIME]\n"
-	"\n"
-	"Show events as they happen, a line each, until interrupted: virtual GPUs that are made, changed and\n"
-	"removed, runs, limits that programs meet, faults, policies, GPU servers, the configuration.\n"
-	"\n"
-	"  --gpu GPU      of this GPU only: a number, soft or soft:N\n"
-	"  --vgpu NAME    of this virtual GPU only; it need not exist yet\n"
-	"  --since TIME   first those of so long ago that belfryd remembers, such as 600s\n"
-	"  --json         as JSON, an object a line\n";
-
 struct events {
 	bool is_json;
+	const char *vgpu;
 	struct protocol_request request;
 };
 
-static int take_gpu(const char *text, struct protocol_gpu *gpu, struct bf_error *err)
+static int take_gpu(void *member, const struct bf_option *option, const char *value, struct bf_error *err)
 {
+	struct protocol_gpu *gpu = member;
 	struct cli_gpu which = { 0 };
-	int rc = cli_gpu_parse(text, &which, err);
+	int rc = cli_gpu_parse(value, &which, err);
 
+	(void)option;
 	if (!rc)
 		*gpu = (struct protocol_gpu){ .kind = which.is_soft ? PROTOCOL_GPU_SOFT : PROTOCOL_GPU_NV,
 					      .index = which.index };
 	return rc;
 }
 
-/* Returns 0, or an exit status plus 1, so that --help can succeed. */
-static int parse(int argc, char **argv, struct events *events)
-{
-	static const struct option long_options[] = {
-		{ "json", no_argument, NULL, 'j' },	  { "gpu", required_argument, NULL, 'g' },
-		{ "vgpu", required_argument, NULL, 'v' }, { "since", required_argument, NULL, 's' },
-		{ "help", no_argument, NULL, 'h' },	  { NULL, 0, NULL, 0 }
-	};
-	struct protocol_request *request = &events->request;
-	struct bf_error err = { 0 };
-	int rc = 0;
-
-	opterr = 0;
-	for (int option; !rc && (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;)
-		switch (option) {
-		case 'j':
-			events->is_json = true;
-			break;
-		case 'g':
-			rc = take_gpu(optarg, &request->gpu, &err);
-			break;
-		case 'v':
-			rc = spec_check_name(optarg, &err);
-			snprintf(request->name, sizeof(request->name), "%s", optarg);
-			break;
-		case 's':
-			rc = bf_parse_time(optarg, &request->for_us, &err);
-			break;
-		case 'h':
-			fputs(help_text, stdout);
-			return CLI_OK + 1;
-		default:
-			return cli_bad_option("events", argv) + 1;
-		}
-	if (rc)
-		return cli_usage("events", err.text) + 1;
-	return optind == argc ? 0 : cli_usage("events", "it takes no arguments") + 1;
-}
+static const struct bf_option options[] = {
+	BF_OPTION("gpu", 0, "GPU", "of this GPU only: a number, soft or soft:N", take_gpu, struct events,
+		  request.gpu),
+	BF_OPTION("vgpu", 0, "NAME", "of this virtual GPU only; it need not exist yet", cli_take_name,
+		  struct events, vgpu),
+	BF_OPTION("since", 0, "TIME", "first those of so long ago that belfryd remembers, such as 600s",
+		  bf_take_time, struct events, request.for_us),
+	BF_OPTION("json", 0, NULL, "as JSON, an object a line", bf_take_flag, struct events, is_json),
+	BF_OPTIONS_END,
+};
+static const struct bf_command command = {
+	.name = "events",
+	.about =
+		"usage: belfry events [--json] [--gpu GPU] [--vgpu NAME] [--since TIME]\n"
+		"\n"
+		"Show events as they happen, a line each, until interrupted: virtual GPUs that are made, changed and\n"
+		"removed, runs, limits that programs meet, faults, policies, GPU servers, the configuration.\n",
+	.options = options,
+};
 
 /* Converts "2026-11-16T15:03:12.123456Z" to local time. */
 static const char *local_time(const char *time, char *to, size_t room)
@@ -187,10 +158,12 @@ int cli_events(int argc, char **argv)
 {
 	struct events events = { .request = talk_request(PROTOCOL_EVENTS, NULL) };
 	struct bf_error err = { 0 };
-	int rc = parse(argc, argv, &events);
+	int status, first = cli_parse(&command, argc, argv, &events, &status), rc;
 
-	if (rc)
-		return rc - 1;
+	if (!first)
+		return status;
+	if (events.vgpu)
+		snprintf(events.request.name, sizeof(events.request.name), "%s", events.vgpu);
 	signal(SIGPIPE, SIG_IGN);
 	rc = run(&events, &err);
 	if (rc != -EPIPE || !ferror(stdout))

@@ -9,10 +9,16 @@
 #include "cli/cli.h"
 #include "cli/report.h"
 
-static const char help_text[] =
-	"usage: belfry explain [--json] NAME\n"
-	"\n"
-	"Tell in plain words what virtual GPU NAME is doing, and why it waits if it does.\n";
+static const struct bf_command command = {
+	.name = "explain",
+	.about = "usage: belfry explain [--json] NAME\n"
+		 "\n"
+		 "Tell in plain words what virtual GPU NAME is doing, and why it waits if it does.\n",
+	.options = cli_json_options,
+	.least = 1,
+	.most = 1,
+	.wrong_count = "give the name of one vGPU",
+};
 
 /* The text of a GPU server contains names of programs: control characters are removed. */
 static void print_text(const char *text)
@@ -73,15 +79,13 @@ int cli_explain(int argc, char **argv)
 	cleanup_belfry struct belfry *b = NULL;
 	char *body = NULL;
 	bool is_json = false;
-	int rc = cli_parse_json(argc, argv, help_text, 1, &is_json);
+	int status, first = cli_parse(&command, argc, argv, &is_json, &status);
 
-	if (rc)
-		return rc - 1;
-	if (optind == argc)
-		return cli_usage("explain", "give the name of one vGPU");
-	if (belfry_open(&b, NULL) || belfry_vgpu_explain(b, argv[optind], &body))
+	if (!first)
+		return status;
+	if (belfry_open(&b, NULL) || belfry_vgpu_explain(b, argv[first], &body))
 		return cli_fail_library(b);
-	rc = show(body, argv[optind], is_json);
+	status = show(body, argv[first], is_json);
 	belfry_free(body);
-	return rc;
+	return status;
 }

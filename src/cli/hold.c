@@ -5,21 +5,29 @@ static int hold_vgpu(struct belfry *b, const char *name, const struct cli_order_
 	return belfry_vgpu_hold(b, name, args->for_us);
 }
 
+static const struct bf_option hold_options[] = {
+	BF_OPTION("for", 0, "TIME", "open again after TIME, such as 300ms", bf_take_time,
+		  struct cli_order_args, for_us),
+	{ .also = cli_order_options },
+	BF_OPTIONS_END,
+};
+
 int cli_hold(int argc, char **argv)
 {
 	static const struct cli_order order = {
-		.command = "hold",
+		.command = {
+			.name = "hold",
+			.about = "usage: belfry hold [--for TIME] [-v] [--json] NAME\n"
+				 "\n"
+				 "Close the gate of vGPU NAME. When this returns, nothing the vGPU's programs submit reaches the\n"
+				 "GPU until belfry open NAME; what they submitted before runs on.\n",
+			.options = hold_options,
+			.least = 1,
+			.most = 1,
+			.wrong_count = "give the name of one vGPU",
+		},
 		.done = "held",
 		.carry_out = hold_vgpu,
-		.takes_time = true,
-		.help = "usage: belfry hold [--for TIME] [-v] [--json] NAME\n"
-			"\n"
-			"Close the gate of vGPU NAME. When this returns, nothing the vGPU's programs submit reaches the\n"
-			"GPU until belfry open NAME; what they submitted before runs on.\n"
-			"\n"
-			"  --for TIME  open again after TIME, such as 300ms\n"
-			"  -v          tell how long it took\n"
-			"  --json      likewise, as JSON\n",
 	};
 
 	return cli_order(argc, argv, &order);
@@ -34,12 +42,19 @@ static int open_vgpu(struct belfry *b, const char *name, const struct cli_order_
 int cli_open(int argc, char **argv)
 {
 	static const struct cli_order order = {
-		.command = "open",
+		.command = {
+			.name = "open",
+			.about = "usage: belfry open [-v] [--json] NAME\n"
+				 "\n"
+				 "Open the gate of vGPU NAME: what was held goes to the GPU at once. A stopped vGPU is\n"
+				 "resumed.\n",
+			.options = cli_order_options,
+			.least = 1,
+			.most = 1,
+			.wrong_count = "give the name of one vGPU",
+		},
 		.done = "open",
 		.carry_out = open_vgpu,
-		.help = "usage: belfry open [-v] [--json] NAME\n"
-			"\n"
-			"Open the gate of vGPU NAME: what was held goes to the GPU at once.\n",
 	};
 
 	return cli_order(argc, argv, &order);

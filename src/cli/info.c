@@ -21,11 +21,15 @@
 
 enum { GPUS_MAX = 32 };
 
-static const char help_text[] =
-	"usage: belfry info [--json]\n"
-	"\n"
-	"Tell the driver's version and whether it is known, the GPUs, the belfryd that is asked and the\n"
-	"GPUs it serves, and whether the kernel has what Belfry needs.\n";
+static const struct bf_command command = {
+	.name = "info",
+	.about =
+		"usage: belfry info [--json]\n"
+		"\n"
+		"Tell the driver's version and whether it is known, the GPUs, the belfryd that is asked and the\n"
+		"GPUs it serves, and whether the kernel has what Belfry needs.\n",
+	.options = cli_json_options,
+};
 
 struct info {
 	char version[32];
@@ -33,7 +37,7 @@ struct info {
 	int landlock_abi;
 	bool has_driver, has_notify, has_getfd, has_kcmp, has_soft;
 	struct json_object *hello; /* of the running belfryd; NULL: none runs */
-	struct bf_error no_hello;  /* code 0: no belfryd runs */
+	struct bf_error no_hello;  /* why there is none */
 	unsigned gpus;
 	struct {
 		unsigned index;
@@ -114,8 +118,7 @@ static void print_daemon(const struct info *info)
 	const char *between = "; serves GPU ";
 
 	if (!info->hello) {
-		printf("belfryd  %s\n", info->no_hello.code ? info->no_hello.text
-							    : "not running; belfry create and run start one");
+		printf("belfryd  %s\n", info->no_hello.text);
 		return;
 	}
 	printf("belfryd  process %" PRId64 ", user ", report_number(daemon, "pid"));
@@ -212,10 +215,10 @@ int cli_info(int argc, char **argv)
 {
 	bool is_json = false;
 	struct info info;
-	int rc = cli_parse_json(argc, argv, help_text, 0, &is_json);
+	int status, first = cli_parse(&command, argc, argv, &is_json, &status);
 
-	if (rc)
-		return rc - 1;
+	if (!first)
+		return status;
 	gather(&info);
 	if (is_json)
 		print_json(&info);

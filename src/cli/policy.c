@@ -1,11 +1,9 @@
 #include "cli/policy.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "base/units.h"
 #include "cli/report.h"
 
@@ -32,24 +30,12 @@ static const struct policy_command *const commands[] = {
 	&policy_trace_command, &policy_record_command, &policy_replay_command,
 };
 
-static const struct option long_options[] = { { "gpu", required_argument, NULL, 'g' },
-					      { "soft", required_argument, NULL, 's' },
-					      { "vgpu", required_argument, NULL, 'v' },
-					      { "set", required_argument, NULL, 'S' },
-					      { "output", required_argument, NULL, 'o' },
-					      { "for", required_argument, NULL, 'f' },
-					      { "with", required_argument, NULL, 'w' },
-					      { "against", required_argument, NULL, 'A' },
-					      { "most", required_argument, NULL, 'm' },
-					      { "all", no_argument, NULL, 'a' },
-					      { "json", no_argument, NULL, 'j' },
-					      { "help", no_argument, NULL, 'h' },
-					      { NULL, 0, NULL, 0 } };
-
-static int take_set(struct policy_args *args, const char *set, struct bf_error *err)
+int policy_take_set(void *member, const struct bf_option *option, const char *set, struct bf_error *err)
 {
 	const char *equals = strchr(set, '=');
+	struct policy_args *args = member;
 
+	(void)option;
 	if (!equals || equals == set || strchr(set, '\n'))
 		return bf_fail(err, EINVAL, "--set %.64s: not NAME=VALUE", set);
 	if (args->set_count == POLICY_SETS_MAX)
@@ -58,84 +44,29 @@ static int take_set(struct policy_args *args, const char *set, struct bf_error *
 	return 0;
 }
 
-static int take_option(struct policy_args *args, int option, struct bf_error *err)
+int policy_take_most(void *member, const struct bf_option *option, const char *value, struct bf_error *err)
 {
-	switch (option) {
-	case 'g':
-		args->is_gpu_said = true;
-		return cli_gpu_parse(optarg, &args->which, err);
-	case 's':
-		args->is_gpu_said = true;
-		return cli_gpu_parse_soft(optarg, &args->which, err);
-	case 'v':
-		args->vgpu = optarg;
-		return spec_check_name(optarg, err);
-	case 'S':
-		return take_set(args, optarg, err);
-	case 'o':
-		args->output = optarg;
-		return optarg[0] ? 0 : bf_fail(err, EINVAL, "-o '': not the name of a file");
-	case 'f':
-		return bf_parse_time(optarg, &args->for_us, err);
-	case 'w':
-		args->with = optarg;
-		return 0;
-	case 'A':
-		args->against = optarg;
-		return 0;
-	case 'm':
-		return bf_parse_number("--most", optarg, 0, 1000000, &args->most, err);
-	case 'a':
-		args->wants_all = true;
-		return 0;
-	default:
-		args->is_json = true;
-		return 0;
-	}
+	(void)option;
+	return bf_parse_number("--most", value, 0, 1000000, member, err);
 }
 
-static int usage(const struct policy_command *command, const char *why)
+static int run(const struct policy_command *command, int argc, char **argv)
 {
-	char name[32];
-
-	snprintf(name, sizeof(name), "policy %s", command->name);
-	return cli_usage(name, why);
-}
-
-static void help(const struct policy_command *command)
-{
-	char names[256];
-
-	fputs(command->help, stdout);
-	if (strchr(command->options, 'S')) /* load, check and replay */
-		printf("\nThose that come with Belfry: %s.\n", policy_shipped(names, sizeof(names)));
-}
-
-/* Returns 0, or an exit status plus 1, so that --help can succeed. */
-static int parse(int argc, char **argv, const struct policy_command *command, struct policy_args *args)
-{
+	struct policy_args args = { .most = 10 };
 	struct bf_error err = { 0 };
-	int rc = cli_gpu_default(&args->which, &err);
-	char bad[96];
+	char names[256];
+	int status, first;
 
-	opterr = 0;
-	for (int option; !rc && (option = getopt_long(argc, argv, "o:h", long_options, NULL)) != -1;) {
-		if (option == 'h') {
-			help(command);
-			return CLI_OK + 1;
-		}
-		if (option == '?' || !strchr(command->options, option))
-			return usage(command, bf_bad_option(argv, bad, sizeof(bad))) + 1;
-		rc = take_option(args, option, &err);
+	if (cli_gpu_default(&args.which, &err))
+		return cli_usage(command->command.name, err.text);
+	first = cli_parse(&command->command, argc, argv, &args, &status);
+	if (first) {
+		args.name = argv[first];
+		return command->main(&args);
 	}
-	if (rc)
-		return usage(command, err.text) + 1;
-	if (!command->missing && optind != argc)
-		return usage(command, "it takes no arguments") + 1;
-	if (command->missing && optind + 1 != argc)
-		return usage(command, command->missing) + 1;
-	args->name = command->missing ? argv[optind] : NULL;
-	return 0;
+	if (status == CLI_OK && command->lists_shipped) /* after --help */
+		printf("\nThose that come with Belfry: %s.\n", policy_shipped(names, sizeof(names)));
+	return status;
 }
 
 int policy_args_request(const struct policy_args *args, struct protocol_request *request,
@@ -143,7 +74,7 @@ int policy_args_request(const struct policy_args *args, struct protocol_request 
 {
 	if (args->vgpu) {
 		snprintf(request->name, sizeof(request->name), "%s", args->vgpu);
-		if (!args->is_gpu_said)
+		if (!args->which.is_option)
 			return 0;
 	}
 	return report_choose(&args->which, &request->gpu, err);
@@ -151,9 +82,7 @@ int policy_args_request(const struct policy_args *args, struct protocol_request 
 
 int cli_policy(int argc, char **argv)
 {
-	struct policy_args args = { .most = 10 };
 	char why[96];
-	int rc;
 
 	if (argc < 2)
 		return cli_usage("policy", "no command given");
@@ -162,10 +91,8 @@ int cli_policy(int argc, char **argv)
 		return CLI_OK;
 	}
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		if (!strcmp(argv[1], commands[i]->name)) {
-			rc = parse(argc - 1, argv + 1, commands[i], &args);
-			return rc ? rc - 1 : commands[i]->main(&args);
-		}
+		if (!strcmp(argv[1], commands[i]->command.name + strlen("policy ")))
+			return run(commands[i], argc - 1, argv + 1);
 	snprintf(why, sizeof(why), "'%.40s': no such command", argv[1]);
 	return cli_usage("policy", why);
 }

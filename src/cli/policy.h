@@ -20,19 +20,22 @@ struct policy_args {
 	const char *output, *with, *against;
 	uint64_t for_us;
 	long most;
-	bool is_json, wants_all, is_gpu_said; /* is_gpu_said: on the command line, not in the environment */
-	const char *name;		      /* its argument; NULL: none */
+	bool is_json, wants_all;
+	const char *name; /* its argument; NULL: none */
 };
 
 struct policy_command {
-	const char *name, *help;
-	const char *options; /* the letters of the accepted options: see policy.c */
-	const char *missing; /* the error if the argument is missing; NULL: there is no argument */
+	struct bf_command command; /* "policy load"; fills a struct policy_args */
+	bool lists_shipped;	   /* --help lists the policies that come with Belfry */
 	int (*main)(struct policy_args *args);
 };
 extern const struct policy_command policy_load_command, policy_unload_command, policy_ls_command,
 	policy_dump_command, policy_check_command, policy_new_command, policy_trace_command,
 	policy_record_command, policy_replay_command;
+
+/* For bf_option::take. The member is the whole struct policy_args (--set), or a long (--most). */
+int policy_take_set(void *member, const struct bf_option *option, const char *value, struct bf_error *err);
+int policy_take_most(void *member, const struct bf_option *option, const char *value, struct bf_error *err);
 
 /* Put the named vGPU, or else the GPU, into a request. */
 int policy_args_request(const struct policy_args *args, struct protocol_request *request,

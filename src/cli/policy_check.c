@@ -11,15 +11,6 @@
 #include "cli/report.h"
 #include "replay/decision.h"
 
-static const char check_help[] =
-	"usage: belfry policy check FILE|NAME [OPTION...]\n"
-	"\n"
-	"Tell what is in a policy, and whether the kernel takes it, by having it verified here. Nothing\n"
-	"is loaded into belfryd. What the verifier says is shown with the last lines first.\n"
-	"\n"
-	"  --set K=V  a tunable of the policy; as often as needed\n"
-	"  --json     as JSON\n";
-
 struct verdict {
 	bool is_tried, is_taken;
 	struct bf_error why;
@@ -160,5 +151,24 @@ static int check(struct policy_args *args)
 	return verdict.is_taken || !verdict.is_tried ? CLI_OK : CLI_FAILED;
 }
 
-const struct policy_command policy_check_command = { "check", check_help, "Sj",
-						     "give a file, or the name of one policy", check };
+static const struct bf_option check_options[] = {
+	{ "set", 0, "K=V", "a tunable of the policy; as often as needed", policy_take_set, 0, NULL },
+	BF_OPTION("json", 0, NULL, "as JSON", bf_take_flag, struct policy_args, is_json),
+	BF_OPTIONS_END,
+};
+
+const struct policy_command policy_check_command = {
+	.command = {
+		.name = "policy check",
+		.about = "usage: belfry policy check FILE|NAME [OPTION...]\n"
+			 "\n"
+			 "Tell what is in a policy, and whether the kernel takes it, by having it verified here. Nothing\n"
+			 "is loaded into belfryd. What the verifier says is shown with the last lines first.\n",
+		.options = check_options,
+		.least = 1,
+		.most = 1,
+		.wrong_count = "give a file, or the name of one policy",
+	},
+	.main = check,
+	.lists_shipped = true,
+};

@@ -17,6 +17,7 @@
 #include "base/json.h"
 #include "base/own.h"
 #include "cli/policy.h"
+#include "cli/report.h"
 #include "replay/decision.h"
 #include "replay/record.h"
 
@@ -123,19 +124,6 @@ static int follow_run(struct follow *follow, uint32_t flags, struct bf_error *er
 	bf_close_fd(&follow->sock);
 	return rc;
 }
-
-static const char trace_help[] =
-	"usage: belfry policy trace [OPTION...]\n"
-	"\n"
-	"Show what policies decide, as they do: when, which hook, which policy, who got what; and what was\n"
-	"proposed instead, where that could not be had.\n"
-	"\n"
-	"  --gpu GPU      on this GPU: a number, soft or soft:N (the only one there is)\n"
-	"  --soft CONFIG  on this software GPU, by name=NAME\n"
-	"  --vgpu NAME    about this virtual GPU\n"
-	"  --all          also what the built-in policy decides\n"
-	"  --for TIME     for so long, such as 5s (until it is interrupted)\n"
-	"  --json         as JSON, a line for each\n";
 
 static const char *decider(const struct follow *follow, const struct record_entry *entry)
 {
@@ -255,20 +243,31 @@ static int trace(struct policy_args *args)
 	return CLI_OK;
 }
 
-const struct policy_command policy_trace_command = { "trace", trace_help, "gsvafj", NULL, trace };
+static const struct bf_option trace_options[] = {
+	BF_OPTION("gpu", 0, "GPU", "on this GPU: a number, soft or soft:N (the only one there is)",
+		  cli_take_gpu, struct policy_args, which),
+	BF_OPTION("soft", 0, "CONFIG", "on this software GPU, by name=NAME", cli_take_soft,
+		  struct policy_args, which),
+	BF_OPTION("vgpu", 0, "NAME", "about this virtual GPU", cli_take_name, struct policy_args, vgpu),
+	BF_OPTION("all", 0, NULL, "also what the built-in policy decides", bf_take_flag, struct policy_args,
+		  wants_all),
+	BF_OPTION("for", 0, "TIME", "for so long, such as 5s (until it is interrupted)", bf_take_time,
+		  struct policy_args, for_us),
+	BF_OPTION("json", 0, NULL, "as JSON, a line for each", bf_take_flag, struct policy_args, is_json),
+	BF_OPTIONS_END,
+};
 
-static const char record_help[] =
-	"usage: belfry policy record -o FILE [OPTION...]\n"
-	"\n"
-	"Write every decision on a GPU to a file, with all that was known when it was made, and the work\n"
-	"it was about: when it came, when it was done, what it used. Until it is interrupted.\n"
-	"belfry policy replay tells what another policy would have decided, and what that would have changed.\n"
-	"\n"
-	"  -o FILE        where to; it must not be there yet\n"
-	"  --for TIME     for so long, such as 30s\n"
-	"  --gpu GPU      on this GPU: a number, soft or soft:N (the only one there is)\n"
-	"  --soft CONFIG  on this software GPU, by name=NAME\n"
-	"  --json         tell how many as JSON\n";
+const struct policy_command policy_trace_command = {
+	.command = {
+		.name = "policy trace",
+		.about = "usage: belfry policy trace [OPTION...]\n"
+			 "\n"
+			 "Show what policies decide, as they do: when, which hook, which policy, who got what; and what was\n"
+			 "proposed instead, where that could not be had.\n",
+		.options = trace_options,
+	},
+	.main = trace,
+};
 
 static int fail_to_write(const struct follow *follow, int code, struct bf_error *err)
 {
@@ -325,6 +324,21 @@ static int end_in_time(struct follow *follow, int code, struct bf_error *err)
 		       strerror(code), (unsigned long long)kept.decisions);
 }
 
+static void print_counts(const struct follow *follow)
+{
+	struct json_object *counts;
+
+	if (!follow->args->is_json) {
+		printf("%s: %" PRIu64 " decisions, %" PRIu64 " lost\n", follow->args->output, follow->entries,
+		       follow->lost);
+		return;
+	}
+	counts = json_object_new_object();
+	json_add_number(counts, "decisions", follow->entries);
+	json_add_number(counts, "lost", follow->lost);
+	report_print_line(counts);
+}
+
 static int end_record(struct follow *follow, int rc, struct bf_error *err)
 {
 	if (ferror(follow->to))
@@ -359,13 +373,32 @@ static int record(struct policy_args *args)
 	rc = end_record(&follow, rc, &err);
 	if (rc && !follow.entries)
 		unlink(args->output);
-	if (args->is_json)
-		printf("{\"decisions\": %llu, \"lost\": %llu}\n", (unsigned long long)follow.entries,
-		       (unsigned long long)follow.lost);
-	else if (!rc || follow.entries)
-		printf("%s: %llu decisions, %llu lost\n", args->output, (unsigned long long)follow.entries,
-		       (unsigned long long)follow.lost);
+	if (args->is_json || !rc || follow.entries)
+		print_counts(&follow);
 	return rc ? cli_fail(&err) : CLI_OK;
 }
 
-const struct policy_command policy_record_command = { "record", record_help, "gsofj", NULL, record };
+static const struct bf_option record_command_options[] = {
+	BF_OPTION("output", 'o', "FILE", "where to; it must not be there yet", cli_take_file,
+		  struct policy_args, output),
+	BF_OPTION("for", 0, "TIME", "for so long, such as 30s", bf_take_time, struct policy_args, for_us),
+	BF_OPTION("gpu", 0, "GPU", "on this GPU: a number, soft or soft:N (the only one there is)",
+		  cli_take_gpu, struct policy_args, which),
+	BF_OPTION("soft", 0, "CONFIG", "on this software GPU, by name=NAME", cli_take_soft,
+		  struct policy_args, which),
+	BF_OPTION("json", 0, NULL, "tell how many as JSON", bf_take_flag, struct policy_args, is_json),
+	BF_OPTIONS_END,
+};
+
+const struct policy_command policy_record_command = {
+	.command = {
+		.name = "policy record",
+		.about = "usage: belfry policy record -o FILE [OPTION...]\n"
+			 "\n"
+			 "Write every decision on a GPU to a file, with all that was known when it was made, and the work\n"
+			 "it was about: when it came, when it was done, what it used. Until it is interrupted.\n"
+			 "belfry policy replay tells what another policy would have decided, and what that would have changed.\n",
+		.options = record_command_options,
+	},
+	.main = record,
+};

@@ -1,48 +1,16 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/own.h"
 #include "base/text.h"
 #include "cli/policy.h"
 #include "cli/report.h"
 
-static const char load_help[] =
-	"usage: belfry policy load FILE|NAME [OPTION...]\n"
-	"\n"
-	"Have a policy decide on a GPU, or within what one virtual GPU gets. It takes the place of the\n"
-	"one before in the middle of whatever goes on; if it is refused nothing changes.\n"
-	"\n"
-	"  --gpu GPU      which GPU: a number, soft or soft:N (the only one there is)\n"
-	"  --soft CONFIG  which software GPU, by name=NAME\n"
-	"  --vgpu NAME    the policy of this virtual GPU alone\n"
-	"  --set K=V      a tunable of the policy; as often as needed. belfry policy check lists them\n"
-	"  --json         tell what was loaded as JSON\n"
-	"\n"
-	"NAME, where there is no such file, is one that comes with Belfry.\n";
-
 enum { LOG_LINES = 16 };
-
-/* A memfd with the object, sealed against changes. */
-static int sealed(const struct policy_file *file, struct bf_error *err)
-{
-	cleanup_close int fd = memfd_create("belfry-policy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	for (size_t done = 0; fd >= 0 && done < file->size;) {
-		ssize_t wrote = write(fd, (const char *)file->bytes + done, file->size - done);
-
-		if (wrote <= 0)
-			return bf_fail(err, errno, "%s: cannot be sent: %s", file->path, strerror(errno));
-		done += (size_t)wrote;
-	}
-	if (fd < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL))
-		return bf_fail(err, errno, "%s: cannot be sent: %s", file->path, strerror(errno));
-	return bf_take_fd(&fd);
-}
 
 static int fill(const struct policy_args *args, const char *path, struct protocol_policy *policy,
 		struct bf_error *err)
@@ -126,7 +94,7 @@ static int load(struct policy_args *args)
 	if (!rc)
 		rc = fill(args, file.path, &policy, &err);
 	if (!rc)
-		rc = memory = sealed(&file, &err);
+		rc = memory = policy_file_seal(&file, &err);
 	free(file.bytes);
 	if (rc >= 0)
 		rc = sock = cli_reach(&place, &err);
@@ -144,18 +112,35 @@ static int load(struct policy_args *args)
 	return CLI_FAILED;
 }
 
-const struct policy_command policy_load_command = { "load", load_help, "gsvSj",
-						    "give a file, or the name of one policy", load };
+static const struct bf_option load_options[] = {
+	BF_OPTION("gpu", 0, "GPU", "which GPU: a number, soft or soft:N (the only one there is)",
+		  cli_take_gpu, struct policy_args, which),
+	BF_OPTION("soft", 0, "CONFIG", "which software GPU, by name=NAME", cli_take_soft, struct policy_args,
+		  which),
+	BF_OPTION("vgpu", 0, "NAME", "the policy of this virtual GPU alone", cli_take_name,
+		  struct policy_args, vgpu),
+	{ "set", 0, "K=V", "a tunable of the policy; as often as needed. belfry policy check lists them",
+	  policy_take_set, 0, NULL },
+	BF_OPTION("json", 0, NULL, "tell what was loaded as JSON", bf_take_flag, struct policy_args, is_json),
+	BF_OPTIONS_END,
+};
 
-static const char unload_help[] =
-	"usage: belfry policy unload [OPTION...]\n"
-	"\n"
-	"Have the built-in policy decide again, from now on; or for a vGPU, its GPU's policy.\n"
-	"\n"
-	"  --gpu GPU      on which GPU: a number, soft or soft:N (the only one there is)\n"
-	"  --soft CONFIG  on which software GPU, by name=NAME\n"
-	"  --vgpu NAME    about this virtual GPU\n"
-	"  --json         tell what was unloaded as JSON\n";
+const struct policy_command policy_load_command = {
+	.command = {
+		.name = "policy load",
+		.about = "usage: belfry policy load FILE|NAME [OPTION...]\n"
+			 "\n"
+			 "Have a policy decide on a GPU, or within what one virtual GPU gets. It takes the place of the\n"
+			 "one before in the middle of whatever goes on; if it is refused nothing changes.\n",
+		.options = load_options,
+		.after = "NAME, where there is no such file, is one that comes with Belfry.\n",
+		.least = 1,
+		.most = 1,
+		.wrong_count = "give a file, or the name of one policy",
+	},
+	.main = load,
+	.lists_shipped = true,
+};
 
 static int unload(struct policy_args *args)
 {
@@ -171,14 +156,39 @@ static int unload(struct policy_args *args)
 	top = body ? json_tokener_parse(body) : NULL;
 	name = report_text(top, "policy", "?");
 	decides = report_text(top, "decides", "built-in");
-	if (args->is_json)
-		printf("{\"unloaded\": \"%s\", \"decides\": \"%s\"}\n", name, decides);
-	else if (!strcmp(decides, "built-in"))
+	if (args->is_json) {
+		struct json_object *answer = json_object_new_object();
+
+		json_add_text(answer, "unloaded", name);
+		json_add_text(answer, "decides", decides);
+		report_print_line(answer);
+	} else if (!strcmp(decides, "built-in")) {
 		printf("%s was unloaded; the built-in decides\n", name);
-	else
+	} else {
 		printf("%s was unloaded; %s decides now\n", name, decides);
+	}
 	json_object_put(top);
 	return CLI_OK;
 }
 
-const struct policy_command policy_unload_command = { "unload", unload_help, "gsvj", NULL, unload };
+static const struct bf_option unload_options[] = {
+	BF_OPTION("gpu", 0, "GPU", "on which GPU: a number, soft or soft:N (the only one there is)",
+		  cli_take_gpu, struct policy_args, which),
+	BF_OPTION("soft", 0, "CONFIG", "on which software GPU, by name=NAME", cli_take_soft,
+		  struct policy_args, which),
+	BF_OPTION("vgpu", 0, "NAME", "about this virtual GPU", cli_take_name, struct policy_args, vgpu),
+	BF_OPTION("json", 0, NULL, "tell what was unloaded as JSON", bf_take_flag, struct policy_args,
+		  is_json),
+	BF_OPTIONS_END,
+};
+
+const struct policy_command policy_unload_command = {
+	.command = {
+		.name = "policy unload",
+		.about = "usage: belfry policy unload [OPTION...]\n"
+			 "\n"
+			 "Have the built-in policy decide again, from now on; or for a vGPU, its GPU's policy.\n",
+		.options = unload_options,
+	},
+	.main = unload,
+};

@@ -9,18 +9,6 @@
 #include "cli/policy.h"
 #include "cli/report.h"
 
-static const char ls_help[] =
-	"usage: belfry policy ls [OPTION...]\n"
-	"\n"
-	"List the policies that are loaded, of all GPUs, what each hook was called and what it cost, how\n"
-	"often it took too long, left the decision to the built-in, and had what it proposed changed; its\n"
-	"tunables, and where its maps are pinned; or why one is out.\n"
-	"\n"
-	"  --gpu GPU      of this GPU: a number, soft or soft:N\n"
-	"  --soft CONFIG  of this software GPU, by name=NAME\n"
-	"  --vgpu NAME    of this virtual GPU\n"
-	"  --json         as JSON\n";
-
 static void print_hook(struct json_object *hook)
 {
 	printf("  %-16s %10lld %8.1f %9.1f %6lld %8lld %7lld %6lld\n", report_text(hook, "hook", "?"),
@@ -135,7 +123,7 @@ static int ls(struct policy_args *args)
 	struct bf_error err = { 0 };
 	int rc;
 
-	if (args->vgpu || args->is_gpu_said) {
+	if (args->vgpu || args->which.is_option) {
 		rc = policy_args_request(args, &request, &err);
 		if (!rc)
 			rc = add(lists, &request, &err);
@@ -156,17 +144,28 @@ static int ls(struct policy_args *args)
 	return CLI_OK;
 }
 
-const struct policy_command policy_ls_command = { "ls", ls_help, "gsvj", NULL, ls };
+static const struct bf_option ls_options[] = {
+	BF_OPTION("gpu", 0, "GPU", "of this GPU: a number, soft or soft:N", cli_take_gpu, struct policy_args,
+		  which),
+	BF_OPTION("soft", 0, "CONFIG", "of this software GPU, by name=NAME", cli_take_soft,
+		  struct policy_args, which),
+	BF_OPTION("vgpu", 0, "NAME", "of this virtual GPU", cli_take_name, struct policy_args, vgpu),
+	BF_OPTION("json", 0, NULL, "as JSON", bf_take_flag, struct policy_args, is_json),
+	BF_OPTIONS_END,
+};
 
-static const char dump_help[] =
-	"usage: belfry policy dump [OPTION...]\n"
-	"\n"
-	"Show what a policy has to say of itself.\n"
-	"\n"
-	"  --gpu GPU      the policy of this GPU: a number, soft or soft:N (the only one there is)\n"
-	"  --soft CONFIG  of this software GPU, by name=NAME\n"
-	"  --vgpu NAME    of this virtual GPU\n"
-	"  --json         as JSON\n";
+const struct policy_command policy_ls_command = {
+	.command = {
+		.name = "policy ls",
+		.about = "usage: belfry policy ls [OPTION...]\n"
+			 "\n"
+			 "List the policies that are loaded, of all GPUs, what each hook was called and what it cost, how\n"
+			 "often it took too long, left the decision to the built-in, and had what it proposed changed; its\n"
+			 "tunables, and where its maps are pinned; or why one is out.\n",
+		.options = ls_options,
+	},
+	.main = ls,
+};
 
 static int dump(struct policy_args *args)
 {
@@ -190,4 +189,23 @@ static int dump(struct policy_args *args)
 	return CLI_OK;
 }
 
-const struct policy_command policy_dump_command = { "dump", dump_help, "gsvj", NULL, dump };
+static const struct bf_option dump_options[] = {
+	BF_OPTION("gpu", 0, "GPU", "the policy of this GPU: a number, soft or soft:N (the only one there is)",
+		  cli_take_gpu, struct policy_args, which),
+	BF_OPTION("soft", 0, "CONFIG", "of this software GPU, by name=NAME", cli_take_soft,
+		  struct policy_args, which),
+	BF_OPTION("vgpu", 0, "NAME", "of this virtual GPU", cli_take_name, struct policy_args, vgpu),
+	BF_OPTION("json", 0, NULL, "as JSON", bf_take_flag, struct policy_args, is_json),
+	BF_OPTIONS_END,
+};
+
+const struct policy_command policy_dump_command = {
+	.command = {
+		.name = "policy dump",
+		.about = "usage: belfry policy dump [OPTION...]\n"
+			 "\n"
+			 "Show what a policy has to say of itself.\n",
+		.options = dump_options,
+	},
+	.main = dump,
+};

@@ -12,11 +12,6 @@
 #include "base/own.h"
 #include "cli/policy.h"
 
-static const char new_help[] =
-	"usage: belfry policy new NAME\n"
-	"\n"
-	"Write NAME.bpf.c, a policy to begin with, and tell how to compile and load it.\n";
-
 static const char word[] = "@NAME@";
 
 /* The lines of policies/template.bpf.c, ended by NULL. tools/embed.sh generates them. */
@@ -109,5 +104,15 @@ static int write_new(struct policy_args *args)
 	return CLI_OK;
 }
 
-const struct policy_command policy_new_command = { "new", new_help, "", "give a name for the policy",
-						   write_new };
+const struct policy_command policy_new_command = {
+	.command = {
+		.name = "policy new",
+		.about = "usage: belfry policy new NAME\n"
+			 "\n"
+			 "Write NAME.bpf.c, a policy to begin with, and tell how to compile and load it.\n",
+		.least = 1,
+		.most = 1,
+		.wrong_count = "give a name for the policy",
+	},
+	.main = write_new,
+};

@@ -16,21 +16,6 @@
 #include "replay/decision.h"
 #include "replay/replay.h"
 
-static const char replay_help[] =
-	"usage: belfry policy replay FILE --with FILE|NAME|built-in [OPTION...]\n"
-	"\n"
-	"What another policy would have made of a record of belfry policy record. First every decision is\n"
-	"put to it, at the time it was made and with what was known then, and its answers to pick and\n"
-	"preempt are compared, to tell where it would have decided otherwise. Then the work of the\n"
-	"record is played on a simulated GPU, under a policy to compare with and under the other, to\n"
-	"tell what would have changed for whom.\n"
-	"\n"
-	"  --with POLICY     an object, a policy that comes with Belfry, or built-in\n"
-	"  --set K=V         a tunable of that policy; as often as needed\n"
-	"  --against POLICY  what the play is compared with (built-in)\n"
-	"  --most N          show so many differences (10)\n"
-	"  --json            as JSON\n";
-
 static const char built_in[] = "built-in";
 
 /* The run time of a hook differs from that in a GPU server: the budget is so large that no policy exceeds
@@ -133,7 +118,7 @@ static void print_heading(const struct replay_result *result, const char *with)
 {
 	if (result->asked)
 		printf("%llu decisions in %.1f s (%llu lost); %s was asked %llu times: %llu the same, "
-		       "%llu others, %llu held to limits and promises\n",
+		       "%llu others, %llu changed to keep limits and requested shares\n",
 		       (unsigned long long)result->entries,
 		       (double)(result->last_ns - result->first_ns) / 1e9, (unsigned long long)result->lost,
 		       with, (unsigned long long)result->asked, (unsigned long long)result->same,
@@ -392,5 +377,33 @@ static int replay(struct policy_args *args)
 	return rc ? cli_fail(&err) : CLI_OK;
 }
 
-const struct policy_command policy_replay_command = { "replay", replay_help, "wSAmj",
-						      "give the file of one record", replay };
+static const struct bf_option replay_options[] = {
+	BF_OPTION("with", 0, "POLICY", "an object, a policy that comes with Belfry, or built-in",
+		  bf_take_text, struct policy_args, with),
+	{ "set", 0, "K=V", "a tunable of that policy; as often as needed", policy_take_set, 0, NULL },
+	BF_OPTION("against", 0, "POLICY", "what the play is compared with (built-in)", bf_take_text,
+		  struct policy_args, against),
+	BF_OPTION("most", 0, "N", "show so many differences (10)", policy_take_most, struct policy_args,
+		  most),
+	BF_OPTION("json", 0, NULL, "as JSON", bf_take_flag, struct policy_args, is_json),
+	BF_OPTIONS_END,
+};
+
+const struct policy_command policy_replay_command = {
+	.command = {
+		.name = "policy replay",
+		.about = "usage: belfry policy replay FILE --with FILE|NAME|built-in [OPTION...]\n"
+			 "\n"
+			 "What another policy would have made of a record of belfry policy record. First every decision is\n"
+			 "put to it, at the time it was made and with what was known then, and its answers to pick and\n"
+			 "preempt are compared, to tell where it would have decided otherwise. Then the work of the\n"
+			 "record is played on a simulated GPU, under a policy to compare with and under the other, to\n"
+			 "tell what would have changed for whom.\n",
+		.options = replay_options,
+		.least = 1,
+		.most = 1,
+		.wrong_count = "give the file of one record",
+	},
+	.main = replay,
+	.lists_shipped = true,
+};

@@ -77,5 +77,5 @@ int cli_gpu_request(struct cli_gpu *which, const struct talk_place *place, struc
 	gpu->index = which->index;
 	if (!which->is_soft || (!place->is_private && !is_described(&which->soft)))
 		return 0;
-	return cli_soft_start(&which->soft, gpu->folder, sizeof(gpu->folder), err);
+	return cli_gpu_start(which, gpu->folder, sizeof(gpu->folder), err);
 }

@@ -35,6 +35,21 @@ const char *report_time(struct json_object *vgpu, char *to, size_t room)
 	return spec_format_time(&spec, to, room);
 }
 
+const char *report_domain(struct json_object *vgpu)
+{
+	const char *domain = report_text(vgpu, "domain", "");
+
+	return *domain ? domain : "-";
+}
+
+const char *report_sm(struct json_object *vgpu, char *to, size_t room)
+{
+	struct spec spec = { .sm_request_ppm = to_ppm(report_real(vgpu, "sm.request")),
+			     .sm_limit_ppm = to_ppm(report_real(vgpu, "sm.limit")) };
+
+	return spec_has_sm(&spec) ? spec_format_sm(&spec, to, room) : "-";
+}
+
 const char *report_user(struct json_object *vgpu, char *to, size_t room)
 {
 	return bf_user_text((uid_t)report_number(vgpu, "owner"), to, room);
@@ -44,6 +59,25 @@ void report_print(struct json_object *top)
 {
 	puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
 							 JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
+void report_print_line(struct json_object *top)
+{
+	puts(json_object_to_json_string_ext(top, JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(top);
+}
+
+void report_print_took(const char *name, uint64_t took_ns)
+{
+	struct json_object *top = json_object_new_object();
+	double us = (double)took_ns / 1000;
+	char text[32];
+
+	if (name)
+		json_add_text(top, "name", name);
+	snprintf(text, sizeof(text), "%.1f", us);
+	json_add(top, "us", json_object_new_double_s(us, text));
+	report_print_line(top);
 }
 
 /* belfryd and the GPU servers report users by number, because a name service could block them. */
@@ -57,15 +91,10 @@ static void name_user(struct json_object *from)
 int report_hello(struct json_object **hello, struct bf_error *err)
 {
 	const struct talk_way usual = { .socket = NULL };
-	struct talk_place place;
-	int rc = talk_find(&place, err);
+	int rc = gather_hello(&usual, hello, err);
 
-	*hello = NULL;
-	if (rc)
-		return rc;
-	rc = gather_hello(&usual, hello, err);
 	name_user(*hello);
-	return place.is_private && rc == -ECONNREFUSED ? 0 : rc;
+	return rc;
 }
 
 /* The name for --soft name=; NULL: the software GPU belongs to another user, or is in another folder. */

@@ -13,10 +13,9 @@
 
 /* Get {"daemon": {...} or null, "gpus": [...], "vgpus": [...], "failed": [...], "pending": [...]} of all
  * GPUs, or of the vGPU `name` and its GPU if name is not NULL. *top is always set; the caller puts it. It is
- * empty if no belfryd runs, which is not an error. After an error it can hold part of the report. */
+ * empty if no belfryd runs. After an error it can hold part of the report. */
 int report_gather(const char *name, struct json_object **top, struct bf_error *err);
-/* Get belfryd's GPUs, from its reply to PROTOCOL_HELLO. NULL and 0: the user's private belfryd does not
- * run. */
+/* Get belfryd's GPUs, from its reply to PROTOCOL_HELLO. *hello is NULL after an error. */
 int report_hello(struct json_object **hello, struct bf_error *err);
 /* The pending change of a vGPU, from report_gather or report_hello; NULL: none. */
 struct json_object *report_pending(struct json_object *from, const char *name);
@@ -42,6 +41,12 @@ double report_real(struct json_object *from, const char *path);
 const char *report_user(struct json_object *vgpu, char *to, size_t room);
 /* "40:100". `to` has at least 32 bytes. */
 const char *report_time(struct json_object *vgpu, char *to, size_t room);
+const char *report_domain(struct json_object *vgpu);			/* "-": it has no named domain */
+const char *report_sm(struct json_object *vgpu, char *to, size_t room); /* "-": it does not share SMs */
 void report_print(struct json_object *top);
+/* Print the object on one line, and release it. */
+void report_print_line(struct json_object *top);
+/* Print {"name": NAME, "us": TIME} on one line; without the name if it is NULL. */
+void report_print_took(const char *name, uint64_t took_ns);
 
 #endif

@@ -1,7 +1,6 @@
 /* belfry run: run a program on an existing vGPU, or on a vGPU made for the run. */
 #include <ctype.h>
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,29 +9,16 @@
 
 #include "base/log.h"
 #include "base/own.h"
-#include "base/text.h"
 #include "cli/cli.h"
+#include "cli/front.h"
 #include "cli/launch.h"
-
-static const char help_text[] =
-	"usage: belfry run NAME -- PROGRAM [ARG...]\n"
-	"       belfry run [OPTION...] [--] PROGRAM [ARG...]\n"
-	"\n"
-	"Run PROGRAM, and everything it starts, on virtual GPU NAME, or on one of its own that ends with\n"
-	"it. Ends when PROGRAM does.\n"
-	"\n"
-	"  --name NAME         what to call its own vGPU (PROGRAM-PID)\n"
-	"%s"
-	"  --log LEVEL         error, warn, info or debug (warn)\n"
-	"\n"
-	"Exit status: the program's own; 128+N if signal N ended it; 127 not found, 126 not\n"
-	"executable; 1 if Belfry failed; 2 for wrong usage.\n";
 
 struct run {
 	struct protocol_request request;
-	struct cli_gpu which;
-	char *const *argv;
-	bool is_own; /* an option describes a vGPU made for the run */
+	struct cli_vgpu vgpu;
+	const char *name;
+	int log_level; /* -1: the default */
+	bool has_no_lease, has_probes;
 	char **program;
 };
 
@@ -51,100 +37,104 @@ static void default_name(struct protocol_request *request, const char *program)
 	snprintf(request->name + used, sizeof(request->name) - used, "%s%d", used ? "-" : "", getpid());
 }
 
-static int parse_log(const char *text, struct bf_error *err)
-{
-	int level = bf_log_level_parse(text);
-
-	if (level < 0)
-		return bf_fail(err, EINVAL, "log level '%s': not error, warn, info or debug", text);
-	bf_log_setup("belfry", (enum bf_log_level)level);
-	return 0;
-}
-
-static const struct option long_options[] = { CLI_SPEC_OPTIONS,
-					      { "name", required_argument, NULL, 'n' },
-					      { "gpu", required_argument, NULL, 'g' },
-					      { "soft", required_argument, NULL, 's' },
-					      { "any-driver", no_argument, NULL, 'a' },
-					      { "log", required_argument, NULL, 'l' },
-					      { "help", no_argument, NULL, 'h' },
-					      { NULL, 0, NULL, 0 } };
-
-static int take_option(struct run *run, int option, int index, struct bf_error *err)
-{
-	char bad[96];
-
-	run->is_own |= option != 'a' && option != 'l';
-	switch (option) {
-	case CLI_SPEC_OPTION:
-		return cli_spec_option(&long_options[index], &run->request, err);
-	case 'n':
-		snprintf(run->request.name, sizeof(run->request.name), "%s", optarg);
-		return spec_check_name(optarg, err);
-	case 'g':
-		return cli_gpu_parse(optarg, &run->which, err);
-	case 's':
-		return cli_gpu_parse_soft(optarg, &run->which, err);
-	case 'a':
-		run->request.flags |= PROTOCOL_ANY_DRIVER;
-		return 0;
-	case 'l':
-		return parse_log(optarg, err);
-	default:
-		return bf_fail(err, EINVAL, "%s", bf_bad_option(run->argv, bad, sizeof(bad)));
-	}
-}
+static const struct bf_option options[] = {
+	BF_OPTION("name", 0, "NAME", "what to call its own vGPU (PROGRAM-PID)", cli_take_name, struct run,
+		  name),
+	BF_OPTIONS_OF(cli_vgpu_options, struct run, vgpu),
+	BF_OPTION("no-lease", 0, NULL, "in a shared domain: on all SMs, whatever its --sm is", bf_take_flag,
+		  struct run, has_no_lease),
+	BF_OPTION("probes", 0, NULL, "let belfry probe insert probes into its GPU kernels", bf_take_flag,
+		  struct run, has_probes),
+	BF_OPTION("log", 0, "LEVEL", "error, warn, info or debug (warn)", bf_take_log, struct run, log_level),
+	BF_OPTIONS_END,
+};
+static const struct bf_command command = {
+	.name = "run",
+	.about =
+		"usage: belfry run NAME -- PROGRAM [ARG...]\n"
+		"       belfry run [OPTION...] [--] PROGRAM [ARG...]\n"
+		"\n"
+		"Run PROGRAM, and everything it starts, on virtual GPU NAME, or on one of its own that ends with\n"
+		"it. Ends when PROGRAM does.\n",
+	.options = options,
+	.after = "Exit status: the program's own; 128+N if signal N ended it; 127 not found, 126 not\n"
+		 "executable; 1 if Belfry failed; 2 for wrong usage.\n",
+	.most = -1,
+	.stops_at_argument = true,
+};
 
 /* `run NAME -- PROGRAM` uses an existing vGPU. `run -- NAME -- ...` runs a program of that name. */
-static int take_name(struct run *run, int argc, char **argv)
+static bool is_named(char *const *argv, int first)
 {
-	struct bf_error err = { 0 };
-	bool is_named = strcmp(argv[optind - 1], "--") && optind + 1 < argc &&
-			!strcmp(argv[optind + 1], "--");
+	return strcmp(argv[first - 1], "--") && argv[first] && argv[first + 1] &&
+	       !strcmp(argv[first + 1], "--");
+}
 
-	if (!is_named) {
-		run->request.flags |= PROTOCOL_EPHEMERAL;
-		return 0;
-	}
-	if (spec_check_name(argv[optind], &err))
-		return cli_usage("run", err.text) + 1;
-	if (run->is_own)
-		return cli_usage("run", "these options make a vGPU of its own; belfry set changes a vGPU") +
-		       1;
-	snprintf(run->request.name, sizeof(run->request.name), "%s", argv[optind]);
-	optind += 2;
+static int use_vgpu(struct run *run, const char *name, struct bf_error *err)
+{
+	int rc = spec_check_name(name, err);
+
+	if (rc)
+		return rc;
+	if (run->vgpu.words.count || run->vgpu.which.is_option || run->name)
+		return bf_fail(err, EINVAL,
+			       "these options make a vGPU of its own; belfry set changes a vGPU");
+	snprintf(run->request.name, sizeof(run->request.name), "%s", name);
 	return 0;
 }
 
-/* Returns 0, or an exit status plus 1, so that --help can succeed. */
-static int parse(int argc, char **argv, struct run *run)
+static int make_vgpu(struct run *run, struct bf_error *err)
 {
-	struct bf_error err = { 0 };
-	int index = 0, status;
+	const struct cli_options *words = &run->vgpu.words;
+	int rc = 0;
 
-	run->argv = argv;
-	if (cli_gpu_default(&run->which, &err))
-		return cli_usage("run", err.text) + 1;
-	opterr = 0;
-	for (int option; (option = getopt_long(argc, argv, "+h", long_options, &index)) != -1;) {
-		if (option == 'h') {
-			printf(help_text, cli_spec_help);
-			return CLI_OK + 1;
-		}
-		if (take_option(run, option, index, &err))
-			return cli_usage("run", err.text) + 1;
-	}
-	status = optind < argc ? take_name(run, argc, argv) : 0;
-	if (status)
-		return status;
-	if (optind >= argc || !argv[optind][0])
-		return cli_usage("run", "no program given") + 1;
-	if (spec_check(&run->request.spec, &err))
-		return cli_usage("run", err.text) + 1;
-	run->program = argv + optind;
+	run->request.flags |= PROTOCOL_EPHEMERAL;
+	if (words->count > CLI_OPTIONS_MAX)
+		return bf_fail(err, E2BIG, "too many options; the most is %d", CLI_OPTIONS_MAX);
+	for (size_t i = 0; !rc && i < words->count; i++)
+		rc = spec_parse(&run->request.spec, &run->request.parts, words->words[2 * i],
+				words->words[2 * i + 1], err);
+	if (run->name)
+		snprintf(run->request.name, sizeof(run->request.name), "%s", run->name);
+	return rc ? rc : spec_check(&run->request.spec, err);
+}
+
+/* `words` are the arguments. */
+static int take_arguments(struct run *run, char **words, bool has_name, struct bf_error *err)
+{
+	int rc = has_name ? use_vgpu(run, words[0], err) : make_vgpu(run, err);
+
+	if (rc)
+		return rc;
+	run->program = has_name ? words + 2 : words;
+	if (!run->program[0] || !run->program[0][0])
+		return bf_fail(err, EINVAL, "no program given");
+	if (run->has_probes)
+		run->request.flags |= PROTOCOL_PROBES;
+	if (run->vgpu.any_driver)
+		run->request.flags |= PROTOCOL_ANY_DRIVER;
+	if (run->log_level >= 0)
+		bf_log_setup("belfry", (enum bf_log_level)run->log_level);
 	if (!run->request.name[0])
 		default_name(&run->request, run->program[0]);
 	return 0;
+}
+
+/* False: *status is the exit status. */
+static bool parse(int argc, char **argv, struct run *run, int *status)
+{
+	struct bf_error err = { 0 };
+	int first, rc = cli_gpu_default(&run->vgpu.which, &err);
+
+	if (!rc) {
+		first = cli_parse(&command, argc, argv, run, status);
+		if (!first)
+			return false;
+		rc = take_arguments(run, argv + first, is_named(argv, first), &err);
+	}
+	if (rc)
+		*status = cli_usage("run", err.text);
+	return !rc;
 }
 
 static bool is_in(const char *folder, size_t length, const char *program)
@@ -190,17 +180,48 @@ static int check_program(const struct run *run)
 	return cli_usage("run", why);
 }
 
+/* The program is a client of the MPS server of its domain, whatever the caller's environment says. */
+static int use_mps(struct protocol_reply *reply, struct bf_error *err)
+{
+	char log[sizeof(reply->mps_folder) + 8];
+
+	reply->mps_folder[sizeof(reply->mps_folder) - 1] = 0;
+	if (!reply->mps_folder[0])
+		return 0;
+	snprintf(log, sizeof(log), "%s/log", reply->mps_folder);
+	if (setenv("CUDA_MPS_PIPE_DIRECTORY", reply->mps_folder, 1) ||
+	    setenv("CUDA_MPS_LOG_DIRECTORY", log, 1))
+		return bf_fail(err, ENOMEM, "out of memory");
+	return 0;
+}
+
+/* A program with leases has the library already. */
+static int use_probes(const struct run *run, struct protocol_reply *reply, struct bf_error *err)
+{
+	bool has_lease = !run->has_no_lease && reply->mps_folder[0];
+
+	reply->probe_socket[sizeof(reply->probe_socket) - 1] = 0;
+	unsetenv("BELFRY_PROBES");
+	if (!run->has_probes && !has_lease)
+		return 0;
+	if (!reply->probe_socket[0])
+		return run->has_probes
+			       ? bf_fail(err, ENOTSUP, "--probes: the GPU server has no socket for probes")
+			       : 0;
+	return front_use_probes(reply->probe_socket, has_lease, err);
+}
+
 int cli_run(int argc, char **argv)
 {
-	struct run run = { .request = talk_request(PROTOCOL_RUN, NULL) };
-	int status = parse(argc, argv, &run);
+	struct run run = { .request = talk_request(PROTOCOL_RUN, NULL), .log_level = -1 };
+	int status;
 	struct protocol_reply reply;
 	struct talk_place place;
 	struct bf_error err = { 0 };
 	bool is_soft;
 
-	if (status)
-		return status - 1;
+	if (!parse(argc, argv, &run, &status))
+		return status;
 	status = check_program(&run);
 	if (status)
 		return status;
@@ -208,15 +229,25 @@ int cli_run(int argc, char **argv)
 	if (sock < 0)
 		return cli_fail(&err);
 	if (run.request.flags & PROTOCOL_EPHEMERAL &&
-	    cli_gpu_request(&run.which, &place, &run.request.gpu, &err))
+	    cli_gpu_request(&run.vgpu.which, &place, &run.request.gpu, &err))
 		return cli_fail(&err);
 	if (cli_ask(&sock, &place, &run.request, &reply, &err))
+		return cli_fail(&err);
+	if (reply.flags & PROTOCOL_NOW_SHARED)
+		cli_say_shared(run.request.spec.domain);
+	if (use_mps(&reply, &err))
 		return cli_fail(&err);
 	is_soft = reply.gpu.kind == PROTOCOL_GPU_SOFT;
 	if (is_soft && cli_soft_use(reply.gpu.folder, &err))
 		return cli_fail(&err);
-	struct launch_options options = { .argv = run.program,
-					  .sock = sock,
-					  .soft_folder = is_soft ? reply.gpu.folder : NULL };
-	return launch_run(&options);
+	if (run.has_no_lease)
+		unsetenv("BELFRY_LEASE");
+	else if (reply.mps_folder[0] && front_use_lease(reply.mps_folder, &err))
+		return cli_fail(&err);
+	if (use_probes(&run, &reply, &err))
+		return cli_fail(&err);
+	struct launch_options launch = { .argv = run.program,
+					 .sock = sock,
+					 .soft_folder = is_soft ? reply.gpu.folder : NULL };
+	return launch_run(&launch);
 }

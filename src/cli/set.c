@@ -1,60 +1,58 @@
-#include <getopt.h>
-#include <stdio.h>
-
 #include "cli/cli.h"
+#include "cli/report.h"
 
-static const char help_text[] =
-	"usage: belfry set NAME [OPTION...]\n"
-	"\n"
-	"Change vGPU NAME while programs run on it.\n"
-	"\n"
-	"  --mem SIZE          the most device memory, such as 8G; not less than is in use\n"
-	"  --time REQ:LIMIT    of the GPU's time, in percent: guaranteed, and at most\n"
-	"  --class CLASS       latency or throughput\n"
-	"  --objective PN=TIME for class latency, such as p99=2ms; none takes it away\n"
-	"  --domain NAME       with whom it holds the token together\n"
-	"  --timeslice TIME    how long its turn on the GPU is, such as 200us\n"
-	"  --interleave LEVEL  how often its turn comes among others: low, medium or high\n"
-	"  --public[=yes|no]   whether others may run programs on it\n"
-	"  --json              tell how long it took, as JSON\n";
+struct set {
+	struct cli_options words;
+	bool is_json;
+};
+
+#define SET_WORD(name, value, help) BF_OPTION(name, 0, value, help, cli_take_word, struct set, words)
+
+static const struct bf_option options[] = {
+	SET_WORD("mem", "SIZE", "memory limit, which is also reserved, such as 8G; not less than is in use"),
+	SET_WORD("time", "REQ:LIMIT", "requested share and limit of the GPU's time, in percent"),
+	SET_WORD("class", "CLASS", "latency or throughput"),
+	SET_WORD("objective", "PN=TIME", "for class latency, such as p99=2ms; none takes it away"),
+	SET_WORD("domain", "NAME", "vGPUs of one domain hold the token together"),
+	SET_WORD("sm", "REQ:LIMIT",
+		 "run side by side with the domain, on so many of the SMs, in percent;\n"
+		 "none takes it away"),
+	SET_WORD("timeslice", "TIME", "how long its turn on the GPU is, such as 200us"),
+	SET_WORD("interleave", "LEVEL", "how often its turn comes among others: low, medium or high"),
+	SET_WORD("public", "[=yes|no]", "whether others may run programs on it"),
+	BF_OPTION("json", 0, NULL, "tell how long it took, as JSON", bf_take_flag, struct set, is_json),
+	BF_OPTIONS_END,
+};
+static const struct bf_command command = {
+	.name = "set",
+	.about = "usage: belfry set NAME [OPTION...]\n"
+		 "\n"
+		 "Change vGPU NAME while programs run on it.\n",
+	.options = options,
+	.most = -1,
+};
 
 int cli_set(int argc, char **argv)
 {
-	static const struct option long_options[] = { CLI_SPEC_OPTIONS,
-						      { "json", no_argument, NULL, 'j' },
-						      { "help", no_argument, NULL, 'h' },
-						      { NULL, 0, NULL, 0 } };
-	struct cli_options options = { .count = 0 };
+	struct set set = { .is_json = false };
 	cleanup_belfry struct belfry *b = NULL;
-	bool is_json = false;
-	int index = 0;
+	int status, first = cli_parse(&command, argc, argv, &set, &status);
 
-	opterr = 0;
-	for (int option; (option = getopt_long(argc, argv, "h", long_options, &index)) != -1;)
-		switch (option) {
-		case CLI_SPEC_OPTION:
-			cli_options_add(&options, long_options[index].name, optarg ? optarg : "yes");
-			break;
-		case 'j':
-			is_json = true;
-			break;
-		case 'h':
-			fputs(help_text, stdout);
-			return CLI_OK;
-		default:
-			return cli_bad_option("set", argv);
-		}
+	if (!first)
+		return status;
 	if (belfry_open(&b, NULL))
 		return cli_fail_library(b);
-	if (options.count && belfry_vgpu_check(b, NULL, options.words, BELFRY_SET))
+	/* Invalid values are reported before a missing name. */
+	if (set.words.count && belfry_vgpu_check(b, NULL, set.words.words, BELFRY_SET))
 		return cli_usage("set", belfry_error(b));
-	if (optind + 1 != argc)
+	if (first + 1 != argc)
 		return cli_usage("set", "give the name of one vGPU");
-	if (!options.count)
+	if (!set.words.count)
 		return cli_usage("set", "nothing to change was given");
-	if (belfry_vgpu_set(b, argv[optind], options.words))
+	if (belfry_vgpu_set(b, argv[first], set.words.words))
 		return cli_fail_library(b);
-	if (is_json)
-		printf("{\"name\": \"%s\", \"us\": %.1f}\n", argv[optind], (double)belfry_took_ns(b) / 1000);
+	cli_say_shared(belfry_shared_domain(b));
+	if (set.is_json)
+		report_print_took(argv[first], belfry_took_ns(b));
 	return CLI_OK;
 }

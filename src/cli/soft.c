@@ -2,7 +2,6 @@
 #include "cli/soft.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,56 +11,35 @@
 #include "base/units.h"
 #include "cli/cli.h"
 
-static const char help_text[] =
-	"usage: belfry soft run [--soft CONFIG] [--] PROGRAM [ARG...]\n"
-	"       belfry soft env [--soft CONFIG]\n"
-	"       belfry soft status [--soft name=NAME] [--json]\n"
-	"       belfry soft stop [--soft name=NAME]\n"
-	"\n"
-	"The software GPU: a GPU made of nothing but this machine's processor. It starts when the first\n"
-	"program needs it and ends when nobody has used it for a while. `run` puts PROGRAM straight on it,\n"
-	"without a vGPU; `belfry run --gpu soft` is how to run one with. `env` starts it and prints the\n"
-	"environment in which programs find it.\n"
-	"\n"
-	"  --soft CONFIG  gpus=N,sms=N,mem=SIZE,rate=N,pace=on|off,cores=N,linger=SECONDS,name=NAME\n"
-	"                 what is left out: gpus=1,sms=16,mem=4G,rate=20M,pace=on,cores=all,linger=10,name=default\n"
-	"  --json         as data\n";
-
 struct request {
-	struct link_config config;
+	struct cli_gpu gpu; /* of which only the configuration of the software GPU is used */
 	bool is_json;
 };
 
-static int parse(int argc, char **argv, struct request *request)
-{
-	static const struct option long_options[] = { { "soft", required_argument, NULL, 's' },
-						      { "json", no_argument, NULL, 'j' },
-						      { "help", no_argument, NULL, 'h' },
-						      { NULL, 0, NULL, 0 } };
-	struct cli_gpu gpu;
-	struct bf_error err = { 0 };
-
-	if (cli_gpu_default(&gpu, &err))
-		return cli_usage("soft", err.text) + 1;
-	opterr = 0;
-	for (int option; (option = getopt_long(argc, argv, "+h", long_options, NULL)) != -1;)
-		switch (option) {
-		case 's':
-			if (cli_gpu_parse_soft(optarg, &gpu, &err))
-				return cli_usage("soft", err.text) + 1;
-			break;
-		case 'j':
-			request->is_json = true;
-			break;
-		case 'h':
-			fputs(help_text, stdout);
-			return CLI_OK + 1;
-		default:
-			return cli_bad_option("soft", argv) + 1;
-		}
-	request->config = gpu.soft;
-	return 0;
-}
+static const struct bf_option options[] = {
+	BF_OPTION("soft", 0, "CONFIG",
+		  "gpus=N,sms=N,mem=SIZE,rate=N,pace=on|off,cores=N,linger=SECONDS,name=NAME\n"
+		  "what is left out: gpus=1,sms=16,mem=4G,rate=20M,pace=on,cores=all,linger=10,name=default",
+		  cli_take_soft, struct request, gpu),
+	BF_OPTION("json", 0, NULL, "as data", bf_take_flag, struct request, is_json),
+	BF_OPTIONS_END,
+};
+static const struct bf_command command = {
+	.name = "soft",
+	.about =
+		"usage: belfry soft run [--soft CONFIG] [--] PROGRAM [ARG...]\n"
+		"       belfry soft env [--soft CONFIG]\n"
+		"       belfry soft status [--soft name=NAME] [--json]\n"
+		"       belfry soft stop [--soft name=NAME]\n"
+		"\n"
+		"The software GPU: a GPU made of nothing but this machine's processor. It starts when the first\n"
+		"program needs it and ends when nobody has used it for a while. `run` puts PROGRAM straight on it,\n"
+		"without a vGPU; `belfry run --gpu soft` is how to run one with. `env` starts it and prints the\n"
+		"environment in which programs find it.\n",
+	.options = options,
+	.most = -1,
+	.stops_at_argument = true,
+};
 
 static int run(const struct request *request, char **argv)
 {
@@ -70,7 +48,7 @@ static int run(const struct request *request, char **argv)
 
 	if (!argv[0])
 		return cli_usage("soft", "no program given");
-	if (cli_soft_prepare(&request->config, folder, sizeof(folder), &err))
+	if (cli_soft_prepare(&request->gpu.soft, folder, sizeof(folder), &err))
 		return cli_fail(&err);
 	execvp(argv[0], argv);
 	bf_fail(&err, errno, "%.300s: %s", argv[0], strerror(errno));
@@ -83,7 +61,7 @@ static int env(const struct request *request)
 	struct bf_error err = { 0 };
 	char folder[108];
 
-	if (cli_soft_prepare(&request->config, folder, sizeof(folder), &err))
+	if (cli_soft_prepare(&request->gpu.soft, folder, sizeof(folder), &err))
 		return cli_fail(&err);
 	printf("LD_LIBRARY_PATH=%s\nBELFRY_SOFT_DIR=%s\n", getenv("LD_LIBRARY_PATH"), folder);
 	return CLI_OK;
@@ -141,7 +119,7 @@ static int tell(const struct request *request)
 	struct bf_error err = { 0 };
 	char folder[108];
 
-	if (link_folder(request->config.name, folder, sizeof(folder), &err) ||
+	if (link_folder(request->gpu.soft.name, folder, sizeof(folder), &err) ||
 	    link_status(folder, &status, &err))
 		return cli_fail(&err);
 	if (request->is_json)
@@ -156,7 +134,7 @@ static int stop(const struct request *request)
 	struct bf_error err = { 0 };
 	char folder[108];
 
-	if (link_folder(request->config.name, folder, sizeof(folder), &err) || link_stop(folder, &err))
+	if (link_folder(request->gpu.soft.name, folder, sizeof(folder), &err) || link_stop(folder, &err))
 		return cli_fail(&err);
 	return CLI_OK;
 }
@@ -165,20 +143,23 @@ int cli_soft(int argc, char **argv)
 {
 	struct request request = { .is_json = false };
 	const char *what = argc > 1 ? argv[1] : "";
-	int rc;
+	struct bf_error err = { 0 };
+	int status, first;
 
 	if (!strcmp(what, "--help") || !strcmp(what, "-h")) {
-		fputs(help_text, stdout);
+		bf_command_help(&command, stdout);
 		return CLI_OK;
 	}
-	rc = strcmp(what, "run") && strcmp(what, "env") && strcmp(what, "status") && strcmp(what, "stop")
-		     ? cli_usage("soft", "say run, env, status or stop") + 1
-		     : parse(argc - 1, argv + 1, &request);
-	if (rc)
-		return rc - 1;
+	if (strcmp(what, "run") && strcmp(what, "env") && strcmp(what, "status") && strcmp(what, "stop"))
+		return cli_usage("soft", "say run, env, status or stop");
+	if (cli_gpu_default(&request.gpu, &err))
+		return cli_usage("soft", err.text);
+	first = cli_parse(&command, argc - 1, argv + 1, &request, &status);
+	if (!first)
+		return status;
 	if (!strcmp(what, "run"))
-		return run(&request, argv + 1 + optind);
-	if (optind != argc - 1)
+		return run(&request, argv + 1 + first);
+	if (first != argc - 1)
 		return cli_usage("soft", "it takes no arguments");
 	if (!strcmp(what, "env"))
 		return env(&request);

@@ -48,10 +48,28 @@ int cli_gpu_default(struct cli_gpu *gpu, struct bf_error *err)
 
 void cli_gpu_settle(struct cli_gpu *gpu)
 {
-	if (gpu->is_said || !access("/dev/nvidiactl", F_OK) || !access("/sys/module/nvidia", F_OK))
-		return;
-	gpu->is_soft = true;
-	fputs("belfry: no NVIDIA GPU here; taking the software GPU, as --gpu soft would\n", stderr);
+	gpu->is_fallback = !gpu->is_said && access("/dev/nvidiactl", F_OK) &&
+			   access("/sys/module/nvidia", F_OK);
+	gpu->is_soft |= gpu->is_fallback;
+}
+
+static bool soft_runs(const struct link_config *config)
+{
+	struct soft_status status;
+	char folder[108];
+
+	return !link_folder(config->name, folder, sizeof(folder), NULL) &&
+	       !link_status(folder, &status, NULL);
+}
+
+int cli_gpu_start(const struct cli_gpu *gpu, char *folder, size_t room, struct bf_error *err)
+{
+	bool is_new = gpu->is_fallback && !soft_runs(&gpu->soft);
+	int rc = cli_soft_start(&gpu->soft, folder, room, err);
+
+	if (!rc && is_new)
+		fputs("belfry: no NVIDIA GPU here; started the software GPU, as with --gpu soft\n", stderr);
+	return rc;
 }
 
 static int find_server(char *path, size_t room, struct bf_error *err)
@@ -64,8 +82,7 @@ static int find_server(char *path, size_t room, struct bf_error *err)
 	return 0;
 }
 
-/* Find the folder of libcuda.so.1. */
-static int find_library(char *path, size_t room, struct bf_error *err)
+int cli_soft_library(char *path, size_t room, struct bf_error *err)
 {
 	static const char *const candidates[] = { "src/soft/cuda/libcuda.so.1",
 						  "../lib/belfry/soft/libcuda.so.1", "soft/libcuda.so.1",
@@ -84,10 +101,10 @@ bool cli_soft_is_here(void)
 	struct bf_error err;
 	char path[PATH_MAX];
 
-	return !find_server(path, sizeof(path), &err) && !find_library(path, sizeof(path), &err);
+	return !find_server(path, sizeof(path), &err) && !cli_soft_library(path, sizeof(path), &err);
 }
 
-static void put_first(const char *variable, const char *folder)
+void cli_put_first(const char *variable, const char *folder)
 {
 	const char *old = getenv(variable);
 	char *both;
@@ -111,11 +128,11 @@ int cli_soft_start(const struct link_config *config, char *folder, size_t room, 
 int cli_soft_use(const char *folder, struct bf_error *err)
 {
 	char library[PATH_MAX];
-	int rc = find_library(library, sizeof(library), err);
+	int rc = cli_soft_library(library, sizeof(library), err);
 
 	if (rc)
 		return rc;
-	put_first("LD_LIBRARY_PATH", library);
+	cli_put_first("LD_LIBRARY_PATH", library);
 	setenv("BELFRY_SOFT_DIR", folder, 1);
 	return 0;
 }

@@ -6,9 +6,15 @@
 #include "cli/cli.h"
 #include "cli/report.h"
 
-static const char help_text[] = "usage: belfry stats [--json] [NAME]\n"
-				"\n"
-				"Everything Belfry has counted, of all virtual GPUs or of one.\n";
+static const struct bf_command command = {
+	.name = "stats",
+	.about = "usage: belfry stats [--json] [NAME]\n"
+		 "\n"
+		 "Everything Belfry has counted, of all virtual GPUs or of one.\n",
+	.options = cli_json_options,
+	.most = 1,
+	.wrong_count = "give the name of one vGPU",
+};
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -23,12 +29,22 @@ static void print_plain(const char *text)
 		putchar((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text);
 }
 
-static void print_ns(int64_t ns)
+/* Whether a value is in nanoseconds. It is printed in seconds, without the unit in its key. */
+static bool is_ns(const char *key)
 {
-	if (ns < 10000000)
-		printf("%.3f ms", (double)ns / 1e6);
-	else
-		printf("%.3f s", (double)ns / 1e9);
+	return !strcmp(key, "ns") || ends_with(key, "_ns");
+}
+
+/* "gpu_ns" is "gpu", and "ns" is "time". A GPU also has a key "busy", so "busy_ns" is "busy_time". *length: of the
+ * result. */
+static const char *plain_key(const char *key, int *length)
+{
+	if (!strcmp(key, "ns"))
+		key = "time";
+	else if (!strcmp(key, "busy_ns"))
+		key = "busy_time";
+	*length = (int)(strlen(key) - (is_ns(key) ? sizeof("_ns") - 1 : 0));
+	return key;
 }
 
 /* Whether a value is a size: all of the group "mem", all of a process but its pid, and these keys in all
@@ -46,37 +62,46 @@ static bool is_size(const char *group, const char *key)
 	return !strcmp(group, "mem");
 }
 
+static void print_members(const char *group, struct json_object *members);
+
 static void print_value(const char *group, const char *key, struct json_object *value)
 {
 	char size[24];
 
-	if (json_object_is_type(value, json_type_null))
+	if (json_object_is_type(value, json_type_null)) {
 		printf("none");
-	else if (json_object_is_type(value, json_type_string))
+	} else if (json_object_is_type(value, json_type_object)) {
+		putchar('(');
+		print_members(group, value);
+		putchar(')');
+	} else if (json_object_is_type(value, json_type_string)) {
 		print_plain(json_object_get_string(value));
-	else if (json_object_is_type(value, json_type_boolean))
+	} else if (json_object_is_type(value, json_type_boolean)) {
 		printf("%s", json_object_get_boolean(value) ? "yes" : "no");
-	else if (ends_with(key, "ns") && (key[2] == 0 || ends_with(key, "_ns")))
-		print_ns(json_object_get_int64(value));
-	else if (json_object_is_type(value, json_type_double))
+	} else if (is_ns(key)) {
+		printf("%.6f s", (double)json_object_get_int64(value) / 1e9);
+	} else if (json_object_is_type(value, json_type_double)) {
 		printf("%g", json_object_get_double(value));
-	else if (is_size(group, key))
+	} else if (is_size(group, key)) {
 		printf("%s", bf_format_size((uint64_t)json_object_get_int64(value), size, sizeof(size)));
-	else
+	} else {
 		printf("%" PRId64, json_object_get_int64(value));
+	}
 }
 
-/* Print a group on one line: "granted 3, expired 0". */
+/* "granted 3, expired 0". */
 static void print_members(const char *group, struct json_object *members)
 {
 	struct json_object_iterator at = json_object_iter_begin(members), end = json_object_iter_end(members);
 
 	for (const char *between = ""; !json_object_iter_equal(&at, &end); between = ", ") {
-		printf("%s%s ", between, json_object_iter_peek_name(&at));
-		print_value(group, json_object_iter_peek_name(&at), json_object_iter_peek_value(&at));
+		int length;
+		const char *name = json_object_iter_peek_name(&at), *key = plain_key(name, &length);
+
+		printf("%s%.*s ", between, length, key);
+		print_value(group, name, json_object_iter_peek_value(&at));
 		json_object_iter_next(&at);
 	}
-	putchar('\n');
 }
 
 static void print_list(const char *group, struct json_object *list)
@@ -88,22 +113,25 @@ static void print_list(const char *group, struct json_object *list)
 		if (json_object_is_type(member, json_type_object))
 			print_members(group, member);
 		else
-			printf("%s\n", json_object_to_json_string(member));
+			printf("%s", json_object_to_json_string(member));
+		putchar('\n');
 	}
 }
 
 static void print_key(const char *key, struct json_object *value)
 {
+	int length;
+	const char *plain = plain_key(key, &length);
+
 	if (json_object_is_type(value, json_type_array)) {
 		print_list(key, value);
 		return;
 	}
-	printf("  %-13s ", key);
-	if (json_object_is_type(value, json_type_object)) {
+	printf("  %-13.*s ", length, plain);
+	if (json_object_is_type(value, json_type_object))
 		print_members(key, value);
-		return;
-	}
-	print_value("", key, value);
+	else
+		print_value("", key, value);
 	putchar('\n');
 }
 
@@ -132,11 +160,11 @@ int cli_stats(int argc, char **argv)
 	struct json_object *top;
 	const char *name;
 	bool is_json = false;
-	int rc = cli_parse_json(argc, argv, help_text, 1, &is_json);
+	int status, first = cli_parse(&command, argc, argv, &is_json, &status), rc;
 
-	if (rc)
-		return rc - 1;
-	name = argv[optind];
+	if (!first)
+		return status;
+	name = argv[first];
 	if (name && spec_check_name(name, &err))
 		return cli_fail(&err);
 	rc = report_gather(name, &top, &err);

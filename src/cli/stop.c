@@ -9,16 +9,19 @@ static int stop_vgpu(struct belfry *b, const char *name, const struct cli_order_
 int cli_stop(int argc, char **argv)
 {
 	static const struct cli_order order = {
-		.command = "stop",
+		.command = {
+			.name = "stop",
+			.about = "usage: belfry stop [-v] [--json] NAME\n"
+				 "\n"
+				 "Stop everything vGPU NAME runs on the GPU, in the middle of a kernel if need be. Nothing is\n"
+				 "lost: belfry resume NAME goes on where it stopped.\n",
+			.options = cli_order_options,
+			.least = 1,
+			.most = 1,
+			.wrong_count = "give the name of one vGPU",
+		},
 		.done = "stopped",
 		.carry_out = stop_vgpu,
-		.help = "usage: belfry stop [-v] [--json] NAME\n"
-			"\n"
-			"Stop everything vGPU NAME runs on the GPU, in the middle of a kernel if need be. Nothing is\n"
-			"lost: belfry resume NAME goes on where it stopped.\n"
-			"\n"
-			"  -v      tell how long it took\n"
-			"  --json  likewise, as JSON\n",
 	};
 
 	return cli_order(argc, argv, &order);
@@ -33,12 +36,18 @@ static int resume_vgpu(struct belfry *b, const char *name, const struct cli_orde
 int cli_resume(int argc, char **argv)
 {
 	static const struct cli_order order = {
-		.command = "resume",
+		.command = {
+			.name = "resume",
+			.about = "usage: belfry resume [-v] [--json] NAME\n"
+				 "\n"
+				 "Let vGPU NAME run again after belfry stop. A hold stays: belfry open ends both.\n",
+			.options = cli_order_options,
+			.least = 1,
+			.most = 1,
+			.wrong_count = "give the name of one vGPU",
+		},
 		.done = "resumed",
 		.carry_out = resume_vgpu,
-		.help = "usage: belfry resume [-v] [--json] NAME\n"
-			"\n"
-			"Let vGPU NAME run again after belfry stop.\n",
 	};
 
 	return cli_order(argc, argv, &order);

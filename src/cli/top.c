@@ -1,7 +1,6 @@
 #include "cli/top.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,16 +16,6 @@
 #include "base/units.h"
 #include "cli/cli.h"
 #include "cli/report.h"
-
-static const char help_text[] =
-	"usage: belfry top [-d SECONDS] [-n COUNT]\n"
-	"\n"
-	"Watch the virtual GPUs: the share of the GPU's time each has had since the last look, and whom it\n"
-	"waits for. In a bar, | is what it is guaranteed and ! what it may have at most. On a terminal,\n"
-	"up, down, page up, page down, home and end select and scroll, h lists the keys, and q quits.\n"
-	"\n"
-	"  -d SECONDS  between two looks (1)\n"
-	"  -n COUNT    how many looks (to a terminal as many as you like, otherwise 1); 0: without end\n";
 
 /* The sizes apply to a terminal that does not report its size, and to output that is not a terminal. */
 enum {
@@ -275,8 +264,9 @@ static int watch(struct top *top, struct bf_error *err)
 	return rc;
 }
 
-static int parse_delay(const char *text, uint64_t *us, struct bf_error *err)
+static int take_delay(void *member, const struct bf_option *option, const char *text, struct bf_error *err)
 {
+	uint64_t *us = member;
 	char with_unit[64];
 	size_t length = strlen(text);
 	int rc;
@@ -286,39 +276,34 @@ static int parse_delay(const char *text, uint64_t *us, struct bf_error *err)
 	rc = bf_parse_time(with_unit, us, err);
 	if (rc)
 		return rc;
-	return *us < DELAY_LEAST_US ? bf_fail(err, ERANGE, "-d '%s': less than 0.1 seconds", text) : 0;
+	return *us < DELAY_LEAST_US
+		       ? bf_fail(err, ERANGE, "-%c '%s': less than 0.1 seconds", option->letter, text)
+		       : 0;
 }
 
-/* Returns 0, or an exit status plus 1, so that --help can succeed. */
-static int parse(int argc, char **argv, struct top *top)
+static int take_count(void *member, const struct bf_option *option, const char *text, struct bf_error *err)
 {
-	static const struct option long_options[] = { { "delay", required_argument, NULL, 'd' },
-						      { "count", required_argument, NULL, 'n' },
-						      { "help", no_argument, NULL, 'h' },
-						      { NULL, 0, NULL, 0 } };
-	struct bf_error err = { 0 };
-	int rc = 0;
-
-	opterr = 0;
-	for (int option; (option = getopt_long(argc, argv, "d:n:h", long_options, NULL)) != -1;) {
-		switch (option) {
-		case 'd':
-			rc = parse_delay(optarg, &top->delay_us, &err);
-			break;
-		case 'n':
-			rc = bf_parse_number("-n", optarg, 0, 1000000000, &top->count, &err);
-			break;
-		case 'h':
-			fputs(help_text, stdout);
-			return CLI_OK + 1;
-		default:
-			return cli_bad_option("top", argv) + 1;
-		}
-		if (rc)
-			return cli_usage("top", err.text) + 1;
-	}
-	return optind == argc ? 0 : cli_usage("top", "it takes no arguments") + 1;
+	(void)option;
+	return bf_parse_number("-n", text, 0, 1000000000, member, err);
 }
+
+static const struct bf_option options[] = {
+	BF_OPTION("delay", 'd', "SECONDS", "between two looks (1)", take_delay, struct top, delay_us),
+	BF_OPTION("count", 'n', "COUNT",
+		  "how many looks (to a terminal as many as you like, otherwise 1); 0: without end",
+		  take_count, struct top, count),
+	BF_OPTIONS_END,
+};
+static const struct bf_command command = {
+	.name = "top",
+	.about =
+		"usage: belfry top [-d SECONDS] [-n COUNT]\n"
+		"\n"
+		"Watch the virtual GPUs: the share of the GPU's time each has had since the last look, and which\n"
+		"vGPU it waits for. In a bar, | is the requested share and ! the limit. On a terminal,\n"
+		"up, down, page up, page down, home and end select and scroll, h lists the keys, and q quits.\n",
+	.options = options,
+};
 
 static int take_signals(void)
 {
@@ -340,13 +325,12 @@ int cli_top(int argc, char **argv)
 {
 	struct top top = { .delay_us = 1000000, .is_terminal = isatty(STDOUT_FILENO) };
 	struct bf_error err = { 0 };
-	int rc;
+	int status, rc;
 
 	top.is_screen = top.is_terminal && can_place_cursor();
 	top.count = top.is_terminal ? 0 : 1;
-	rc = parse(argc, argv, &top);
-	if (rc)
-		return rc - 1;
+	if (!cli_parse(&command, argc, argv, &top, &status))
+		return status;
 	top.signals = take_signals();
 	if (top.signals < 0) {
 		bf_fail(&err, errno, "no descriptors: %s", strerror(errno));

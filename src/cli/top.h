@@ -18,6 +18,7 @@ struct top_row {
 enum top_column {
 	TOP_NAME,
 	TOP_GPU,
+	TOP_DOMAIN, /* only if a vGPU has a named domain */
 	TOP_CLASS,
 	TOP_TIME,
 	TOP_SHARE,

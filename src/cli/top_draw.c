@@ -20,7 +20,7 @@ static const char *const help_lines[] = {
 	"q             quit",
 	"",
 	"The selected vGPU stays selected while the order changes.",
-	"In a bar, | is the guaranteed share and ! the limit.",
+	"In a bar, | is the requested share and ! the limit.",
 	"A narrow terminal has fewer columns; '~' marks a text that was cut.",
 	"Any key goes back.",
 };
@@ -112,7 +112,7 @@ static void draw_gpu(FILE *to, struct json_object *before, struct json_object *n
 		busy = window_share(report_at(now, "vgpus"), name);
 	snprintf(parts[0], PART_ROOM, "busy %.1f%%", busy * 100);
 	snprintf(parts[1], PART_ROOM, "sharing %.20s", report_text(gpu, "sharing", "-"));
-	snprintf(parts[2], PART_ROOM, "promised %.0f%%", report_real(gpu, "request") * 100);
+	snprintf(parts[2], PART_ROOM, "requested %.0f%%", report_real(gpu, "request") * 100);
 	snprintf(parts[3], PART_ROOM, "memory %s of %s",
 		 bf_format_size((uint64_t)report_number(gpu, "mem.used"), used, sizeof(used)),
 		 bf_format_size((uint64_t)report_number(gpu, "mem.total"), total, sizeof(total)));

@@ -13,17 +13,18 @@ static const struct {
 	unsigned least, most; /* limits of a column that is as wide as its longest text */
 	bool is_right;
 } columns_of[TOP_COLUMNS] = {
-	[TOP_NAME] = { "NAME", 8, 16, false },	     [TOP_GPU] = { "GPU", 3, 8, false },
-	[TOP_CLASS] = { "CLASS", 10, 10, false },    [TOP_TIME] = { "TIME", 6, 15, false },
-	[TOP_SHARE] = { "SHARE", 6, 6, true },	     [TOP_BAR] = { "", BAR_LEAST, BAR_LEAST, false },
-	[TOP_USED] = { "USED", 10, 11, true },	     [TOP_LIMIT] = { "LIMIT", 10, 11, true },
-	[TOP_P99] = { "P99", 9, 12, true },	     [TOP_STATE] = { "STATE", 8, 8, false },
-	[TOP_WAITS] = { "WAITS FOR", 9, 12, false },
+	[TOP_NAME] = { "NAME", 8, 16, false },		 [TOP_GPU] = { "GPU", 3, 8, false },
+	[TOP_DOMAIN] = { "DOMAIN", 6, 12, false },	 [TOP_CLASS] = { "CLASS", 10, 10, false },
+	[TOP_TIME] = { "TIME", 6, 15, false },		 [TOP_SHARE] = { "SHARE", 6, 6, true },
+	[TOP_BAR] = { "", BAR_LEAST, BAR_LEAST, false }, [TOP_USED] = { "USED", 10, 11, true },
+	[TOP_LIMIT] = { "LIMIT", 10, 11, true },	 [TOP_P99] = { "P99", 9, 12, true },
+	[TOP_STATE] = { "STATE", 8, 8, false },		 [TOP_WAITS] = { "WAITS FOR", 9, 12, false },
 };
 
 /* The order in which columns are dropped. NAME always stays. */
-static const enum top_column dispensable[] = { TOP_CLASS, TOP_P99,  TOP_GPU,   TOP_BAR,	  TOP_LIMIT,
-					       TOP_TIME,  TOP_USED, TOP_WAITS, TOP_STATE, TOP_SHARE };
+static const enum top_column dispensable[] = { TOP_CLASS,  TOP_P99,   TOP_GPU,	TOP_BAR,
+					       TOP_DOMAIN, TOP_LIMIT, TOP_TIME, TOP_USED,
+					       TOP_WAITS,  TOP_STATE, TOP_SHARE };
 
 void top_bar(char *to, unsigned width, double share, double request, double limit)
 {
@@ -83,7 +84,7 @@ static const char *format_bytes(struct json_object *vgpu, enum top_column column
 	int64_t bytes = report_number(vgpu, column == TOP_USED ? "mem.used" : "mem.limit");
 
 	if (column == TOP_LIMIT && !bytes)
-		return "the card";
+		return "GPU";
 	return bf_format_size((uint64_t)bytes, to, room);
 }
 
@@ -98,6 +99,8 @@ static const char *cell(const struct top_row *row, enum top_column column, unsig
 		return report_text(vgpu, "name", "?");
 	case TOP_GPU:
 		return report_text(vgpu, "gpu", "?");
+	case TOP_DOMAIN:
+		return report_domain(vgpu);
 	case TOP_CLASS:
 		return report_text(vgpu, "class", "?");
 	case TOP_TIME:
@@ -122,6 +125,14 @@ static const char *cell(const struct top_row *row, enum top_column column, unsig
 	default:
 		return waits_for(row);
 	}
+}
+
+static bool has_domains(const struct top_row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (*report_text(rows[i].vgpu, "domain", ""))
+			return true;
+	return false;
 }
 
 static size_t longest(const struct top_row *rows, size_t count, enum top_column column)
@@ -172,6 +183,8 @@ void top_layout(struct top_layout *layout, const struct top_row *rows, size_t co
 					   ? columns_of[i].most
 					   : between(longest(rows, count, (enum top_column)i),
 						     columns_of[i].least, columns_of[i].most);
+	if (!has_domains(rows, count))
+		layout->width[TOP_DOMAIN] = 0;
 	/* The vGPU that another waits for changes between frames: the column fits every name. */
 	layout->width[TOP_WAITS] = between(names, columns_of[TOP_WAITS].least, columns_of[TOP_WAITS].most);
 	for (size_t i = 0; used_columns(layout) > columns && i < sizeof(dispensable) / sizeof(dispensable[0]);

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,56 +10,29 @@
 #include "cli/cli.h"
 #include "cli/report.h"
 
-static const char help_text[] =
-	"usage: belfry trace [-o FILE] [--gpu GPU]\n"
-	"\n"
-	"Write what happened on a GPU lately, who had it and who waited, to a file that ui.perfetto.dev\n"
-	"and chrome://tracing open.\n"
-	"\n"
-	"  -o FILE        where to (belfry-trace.json); - is standard output\n"
-	"  --gpu GPU      which GPU: a number, soft or soft:N (the only one there is)\n"
-	"  --soft CONFIG  which software GPU, by name=NAME\n";
-
 struct trace {
 	const char *path;
 	struct cli_gpu which;
 };
 
-/* Returns 0, or an exit status plus 1, so that --help can succeed. */
-static int parse(int argc, char **argv, struct trace *trace)
-{
-	static const struct option long_options[] = { { "output", required_argument, NULL, 'o' },
-						      { "gpu", required_argument, NULL, 'g' },
-						      { "soft", required_argument, NULL, 's' },
-						      { "help", no_argument, NULL, 'h' },
-						      { NULL, 0, NULL, 0 } };
-	struct bf_error err = { 0 };
-	int rc = cli_gpu_default(&trace->which, &err);
-
-	opterr = 0;
-	for (int option; !rc && (option = getopt_long(argc, argv, "o:h", long_options, NULL)) != -1;)
-		switch (option) {
-		case 'o':
-			trace->path = optarg;
-			break;
-		case 'g':
-			rc = cli_gpu_parse(optarg, &trace->which, &err);
-			break;
-		case 's':
-			rc = cli_gpu_parse_soft(optarg, &trace->which, &err);
-			break;
-		case 'h':
-			fputs(help_text, stdout);
-			return CLI_OK + 1;
-		default:
-			return cli_bad_option("trace", argv) + 1;
-		}
-	if (rc)
-		return cli_usage("trace", err.text) + 1;
-	if (optind != argc)
-		return cli_usage("trace", "it takes no arguments") + 1;
-	return trace->path[0] ? 0 : cli_usage("trace", "-o '': not the name of a file") + 1;
-}
+static const struct bf_option options[] = {
+	BF_OPTION("output", 'o', "FILE", "where to (belfry-trace.json); - is standard output", cli_take_file,
+		  struct trace, path),
+	BF_OPTION("gpu", 0, "GPU", "which GPU: a number, soft or soft:N (the only one there is)",
+		  cli_take_gpu, struct trace, which),
+	BF_OPTION("soft", 0, "CONFIG", "which software GPU, by name=NAME", cli_take_soft, struct trace,
+		  which),
+	BF_OPTIONS_END,
+};
+static const struct bf_command command = {
+	.name = "trace",
+	.about =
+		"usage: belfry trace [-o FILE] [--gpu GPU]\n"
+		"\n"
+		"Write what happened on a GPU lately, who had it and who waited, to a file that ui.perfetto.dev\n"
+		"and chrome://tracing open.\n",
+	.options = options,
+};
 
 static int write_all(int fd, const char *text, size_t bytes)
 {
@@ -135,10 +107,12 @@ int cli_trace(int argc, char **argv)
 	struct protocol_reply reply;
 	struct bf_error err = { 0 };
 	cleanup_free char *body = NULL;
-	int rc = parse(argc, argv, &trace);
+	int status, rc;
 
-	if (rc)
-		return rc - 1;
+	if (cli_gpu_default(&trace.which, &err))
+		return cli_usage("trace", err.text);
+	if (!cli_parse(&command, argc, argv, &trace, &status))
+		return status;
 	if (report_choose(&trace.which, &request.gpu, &err) || talk_once(&request, &reply, &body, &err))
 		return cli_fail(&err);
 	rc = write_body(trace.path, body ? body : "{\"traceEvents\":[]}");

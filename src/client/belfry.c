@@ -21,6 +21,7 @@ struct belfry {
 	char *socket; /* NULL: search for belfryd */
 	unsigned limit_ms;
 	uint64_t took_ns;
+	char shared_domain[SPEC_NAME_MAX + 1];
 	struct bf_error err;
 };
 
@@ -33,6 +34,7 @@ static void begin(struct belfry *b)
 {
 	b->err = (struct bf_error){ 0 };
 	b->took_ns = 0;
+	b->shared_domain[0] = 0;
 }
 
 /* The message may quote an invalid argument, so make it printable. */
@@ -107,6 +109,11 @@ uint64_t belfry_took_ns(const struct belfry *b)
 	return b ? b->took_ns : 0;
 }
 
+const char *belfry_shared_domain(const struct belfry *b)
+{
+	return b ? b->shared_domain : "";
+}
+
 static int set_name(struct belfry *b, struct protocol_request *request, const char *name)
 {
 	int rc = name ? spec_check_name(name, &b->err)
@@ -123,9 +130,12 @@ static int ask(struct belfry *b, const struct protocol_request *request, struct 
 	struct talk_way way = way_of(b);
 	int rc = talk_by(&way, request, reply, body, &b->err);
 
-	if (!rc)
-		b->took_ns = reply->took_ns;
-	return rc;
+	if (rc)
+		return rc;
+	b->took_ns = reply->took_ns;
+	if (reply->flags & PROTOCOL_NOW_SHARED)
+		snprintf(b->shared_domain, sizeof(b->shared_domain), "%.*s", SPEC_NAME_MAX, reply->text);
+	return 0;
 }
 
 /* A request whose reply has a body. */
@@ -155,12 +165,17 @@ static int order(struct belfry *b, struct protocol_request *request, const char 
 static int tell_place(struct belfry *b, const struct protocol_request *request,
 		      const struct protocol_reply *reply, char **json)
 {
+	struct json_object *place = json_object_new_object();
 	char gpu[16];
+	size_t bytes;
 
-	if (asprintf(json, "{\"name\": \"%s\", \"gpu\": \"%s\"}", request->name,
-		     protocol_gpu_name(&reply->gpu, gpu, sizeof(gpu))) >= 0)
+	json_add_text(place, "name", request->name);
+	json_add_text(place, "gpu", protocol_gpu_name(&reply->gpu, gpu, sizeof(gpu)));
+	if (reply->flags & PROTOCOL_NOW_SHARED)
+		json_object_object_add(place, "now_shared", json_object_new_boolean(true));
+	*json = json_text(place, &bytes);
+	if (*json)
 		return 0;
-	*json = NULL;
 	return bf_fail(&b->err, ENOMEM, "%s: it was made, but there is no memory to say where",
 		       request->name);
 }

@@ -17,6 +17,7 @@ static const char *const names[EVENT_KINDS] = {
 	[EVENT_RUN_ENDED] = "run_ended",
 	[EVENT_MEMORY_REFUSED] = "memory_refused",
 	[EVENT_TIME_LIMITED] = "time_limited",
+	[EVENT_MPS_ENDED] = "mps_ended",
 	[EVENT_FAULT] = "fault",
 	[EVENT_POLICY_LOADED] = "policy_loaded",
 	[EVENT_POLICY_UNLOADED] = "policy_unloaded",
@@ -72,10 +73,14 @@ bool event_check(struct event *event)
 	event->gpu[sizeof(event->gpu) - 1] = 0;
 	event->vgpu[sizeof(event->vgpu) - 1] = 0;
 	event->subject[sizeof(event->subject) - 1] = 0;
+	event->kind_of[sizeof(event->kind_of) - 1] = 0;
+	event->id[sizeof(event->id) - 1] = 0;
 	event->text[sizeof(event->text) - 1] = 0;
 	one_line(event->gpu);
 	one_line(event->vgpu);
 	one_line(event->subject);
+	one_line(event->kind_of);
+	one_line(event->id);
 	one_line(event->text);
 	return event->kind < EVENT_KINDS;
 }
@@ -133,6 +138,10 @@ char *event_json(const struct event *event, size_t *bytes)
 		json_add_number(to, "pid", (uint64_t)event->pid);
 	if (event->subject[0])
 		json_add_text(to, is_about_a_policy(event) ? "policy" : "program", event->subject);
+	if (event->kind_of[0]) {
+		json_add_text(to, "kind", event->kind_of);
+		json_add_text(to, "id", event->id);
+	}
 	add_status(to, event);
 	json_add_text(to, "text", event->text);
 	return json_text(to, bytes);

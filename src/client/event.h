@@ -19,6 +19,7 @@ enum event_kind {
 	EVENT_MEMORY_REFUSED,
 	EVENT_TIME_LIMITED,
 	EVENT_FAULT,
+	EVENT_MPS_ENDED,
 	EVENT_POLICY_LOADED,
 	EVENT_POLICY_UNLOADED,
 	EVENT_SERVER_STARTED,
@@ -48,6 +49,8 @@ struct event {
 	char gpu[24];	 /* "0", "soft:0"; empty: none */
 	char vgpu[SPEC_NAME_MAX + 1];
 	char subject[64]; /* the program or the policy */
+	char kind_of[16]; /* of an attached run: "container", "pod" or "job"; else empty */
+	char id[128];	  /* its ID */
 	char text[256];	  /* one line for the operator */
 };
 

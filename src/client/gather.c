@@ -165,11 +165,9 @@ static int fail_absent(const struct talk_way *way, const char *name, struct bf_e
 	struct talk_place place;
 	int rc = talk_find_way(way, &place, NULL);
 
-	if (rc || !place.is_private)
+	if (rc || !place.is_private || !name)
 		return -ECONNREFUSED; /* talk_by() has set err */
-	if (name)
-		return bf_fail(err, ENOENT, "%s: no vGPU of this name; belfry ls lists those that are", name);
-	return bf_fail(err, ECONNREFUSED, "no belfryd runs; belfry create and belfry run start one");
+	return talk_fail_unknown(name, err);
 }
 
 /* The reply of belfryd itself, and empty lists. json-c aborts if a list is NULL, so memory is checked. */

@@ -1,7 +1,6 @@
 #include "client/inside.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,35 +8,10 @@
 #include "base/own.h"
 #include "base/process.h"
 
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77
-#endif
-
 enum {
 	GENERATIONS_MAX = 256,
 	TRIES = 3, /* ancestors may exit while they are read */
 };
-
-/* A pidfd of the process that connected. With SO_PEERPIDFD (Linux 6.5) it refers to that process even if its PID is
- * reused. Before 6.5 only the PID is known. */
-static int open_peer(int sock, pid_t pid)
-{
-	socklen_t length = sizeof(int);
-	int fd = -1;
-
-	if (pid <= 0)
-		return -ESRCH; /* in a PID namespace that is not visible here */
-	if (!getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &length))
-		return fd;
-	return errno == ENOPROTOOPT ? bf_pidfd_open(pid) : -errno;
-}
-
-static bool has_ended(int process)
-{
-	struct pollfd fd = { process, POLLIN, 0 };
-
-	return poll(&fd, 1, 0) != 0;
-}
 
 /* The PIDs of a process and its ancestors, nearest first; 0 after the last. */
 struct line {
@@ -93,18 +67,27 @@ enum inside_where inside_look(int sock, unsigned floor, pid_t *pid)
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &length))
 		return INSIDE_UNKNOWN;
 	*pid = who.pid;
-	cleanup_close int process = open_peer(sock, who.pid);
+	cleanup_close int process = bf_pidfd_open_peer(sock, who.pid);
 	if (process < 0 || bf_status_read(who.pid, &status) || strchr("ZX", status.state))
 		return INSIDE_UNKNOWN;
 	/* Every process of a run has its filter, and cannot remove it. */
 	if (status.filters && status.has_no_new_privs)
 		kept = is_kept(who.pid);
 	/* If the process is still alive, the values are its own. */
-	if (kept < 0 || has_ended(process))
+	if (kept < 0 || bf_pidfd_has_ended(process))
 		return INSIDE_UNKNOWN;
 	if (kept)
 		return INSIDE_RUN;
-	return status.has_no_new_privs && status.filters > floor ? INSIDE_LEFT : INSIDE_NOT;
+	if (status.filters <= floor)
+		return INSIDE_NOT;
+	/* Programs of an attached container may lack no_new_privs, but not the PID namespace of the container. */
+	if (status.is_nested)
+		return INSIDE_NESTED;
+	if (status.has_no_new_privs)
+		return INSIDE_LEFT;
+	/* Only root installs a filter without no_new_privs. The program of another user that has one was started so: by
+	 * Slurm, in a job that is attached to a vGPU. */
+	return who.uid ? INSIDE_ATTACHED : INSIDE_NOT;
 }
 
 unsigned inside_floor(bool counts_own)
@@ -125,6 +108,7 @@ static const char *change_of(uint32_t op)
 		[PROTOCOL_REMOVE] = "rm",
 		[PROTOCOL_SET] = "set",
 		[PROTOCOL_RUN] = "run",
+		[PROTOCOL_ATTACH] = "attach",
 		[PROTOCOL_HOLD] = "hold",
 		[PROTOCOL_OPEN] = "open",
 		[PROTOCOL_STOP] = "stop",
@@ -132,6 +116,8 @@ static const char *change_of(uint32_t op)
 		[PROTOCOL_RELOAD] = "reload",
 		[PROTOCOL_POLICY_LOAD] = "policy load",
 		[PROTOCOL_POLICY_UNLOAD] = "policy unload",
+		[PROTOCOL_PROBE_ATTACH] = "probe attach",
+		[PROTOCOL_PROBE_DETACH] = "probe detach",
 	};
 
 	switch (op) {
@@ -142,12 +128,19 @@ static const char *change_of(uint32_t op)
 	case PROTOCOL_POLICY_LIST:
 	case PROTOCOL_POLICY_DUMP:
 	case PROTOCOL_POLICY_FOLLOW:
+	case PROTOCOL_PROBE_LIST:
+	case PROTOCOL_PROBE_DUMP:
 	case PROTOCOL_EVENTS:
 	case PROTOCOL_ACCOUNT:
 		return NULL;
 	default:
 		return op < PROTOCOL_OPS && changes[op] ? changes[op] : "this request";
 	}
+}
+
+bool inside_is_query(uint32_t op)
+{
+	return !change_of(op);
 }
 
 int inside_check(int sock, const struct protocol_request *request, unsigned floor, struct bf_error *err)
@@ -171,10 +164,13 @@ int inside_check(int sock, const struct protocol_request *request, unsigned floo
 	case INSIDE_LEFT:
 		if (request->op == PROTOCOL_RUN) /* the new run has limits of its own */
 			return 0;
+		/* fall through */
+	case INSIDE_NESTED:
+	case INSIDE_ATTACHED:
 		return bf_fail(
 			err, EPERM,
-			"%s: process %d has no_new_privs and a seccomp filter, as programs of a run have, and "
-			"cannot be told from one; do it in a process without them",
+			"%s: process %d has a seccomp filter, as programs of a run have, and cannot be told from one; "
+			"do it in a process without a filter",
 			change, pid);
 	default:
 		return bf_fail(

@@ -5,6 +5,7 @@
 #define BELFRY_CLIENT_INSIDE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -20,6 +21,10 @@ enum inside_where {
 	/* Below no keeper, but with a filter and no_new_privs, as programs of a run have: it may be left over from
 	 * one. */
 	INSIDE_LEFT,
+	/* With a filter, and in a PID namespace below belfryd's: it may be in a container that is attached to a vGPU. */
+	INSIDE_NESTED,
+	/* Of an ordinary user, with a filter and without no_new_privs: it may be in a job that is attached to a vGPU. */
+	INSIDE_ATTACHED,
 	/* The process that connected has ended, or cannot be examined. */
 	INSIDE_UNKNOWN,
 };
@@ -30,6 +35,8 @@ enum inside_where inside_look(int sock, unsigned floor, pid_t *pid);
  * with `counts_own`, as many as this process if it has more. */
 unsigned inside_floor(bool counts_own);
 
+/* Whether a request of this kind changes nothing. */
+bool inside_is_query(uint32_t op);
 /* Returns -EPERM or -EBUSY if the client at `sock` must not make this request. */
 int inside_check(int sock, const struct protocol_request *request, unsigned floor, struct bf_error *err);
 

@@ -10,6 +10,7 @@
 
 #include "base/folder.h"
 #include "base/own.h"
+#include "base/sealed.h"
 #include "belfry/policy.h"
 #include "client/protocol.h"
 
@@ -77,6 +78,13 @@ int policy_file_read(const char *name, struct policy_file *file, struct bf_error
 		file->bytes = NULL;
 	}
 	return rc;
+}
+
+int policy_file_seal(const struct policy_file *file, struct bf_error *err)
+{
+	int fd = bf_sealed_file("belfry-object", file->bytes, file->size);
+
+	return fd < 0 ? bf_fail(err, -fd, "%s: cannot be sent: %s", file->path, strerror(-fd)) : fd;
 }
 
 size_t policy_file_sets(char *text, const char *between, const char **sets)

@@ -13,6 +13,8 @@ struct policy_file {
 };
 /* A file of that name takes precedence. Otherwise a name without a slash is looked up beside this program. */
 int policy_file_read(const char *name, struct policy_file *file, struct bf_error *err);
+/* A sealed memory file with the object, to be sent. */
+int policy_file_seal(const struct policy_file *file, struct bf_error *err);
 
 enum { POLICY_FILE_SETS_MAX = 64 };
 /* Split a text of NAME=VALUE at the separators in `between`, in place. Returns their number. */

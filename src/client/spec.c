@@ -35,6 +35,14 @@ int spec_check_name(const char *name, struct bf_error *err)
 	return 0;
 }
 
+bool spec_is_of_job(const char *name)
+{
+	const char *number = name + strlen(SPEC_JOB_PREFIX);
+
+	return !strncmp(name, SPEC_JOB_PREFIX, strlen(SPEC_JOB_PREFIX)) && *number &&
+	       strspn(number, "0123456789") == strlen(number);
+}
+
 /* Parse the percentage at the start of text, exactly. -EINVAL: there is none. -EDOM: it has too many decimals.
  * -ERANGE: it is above 100. */
 static int parse_percent(const char *text, uint32_t *ppm, const char **rest)
@@ -78,40 +86,57 @@ static const char *format_percent(uint32_t ppm, char *to, size_t room)
 	return to;
 }
 
-static int check_time(uint32_t request_ppm, uint32_t limit_ppm, struct bf_error *err)
+/* A part that is REQUEST:LIMIT in percent. */
+struct range {
+	const char *name, *of, *with_none, *example;
+};
+static const struct range range_of_time = {
+	.name = "time",
+	.of = "the GPU's time",
+	.with_none = "with a limit of 0 nothing would ever run; the least is 0.0001",
+	.example = "40:100",
+};
+static const struct range range_of_sm = {
+	.name = "sm",
+	.of = "the GPU's SMs",
+	.with_none = "with a limit of 0 nothing would ever run; the least is 0.0001, and none removes it",
+	.example = "25:100",
+};
+
+static int check_range(const struct range *range, uint32_t request_ppm, uint32_t limit_ppm,
+		       struct bf_error *err)
 {
 	char request[16], limit[16];
 
 	format_percent(request_ppm, request, sizeof(request));
 	format_percent(limit_ppm, limit, sizeof(limit));
 	if (request_ppm > SPEC_WHOLE_PPM || limit_ppm > SPEC_WHOLE_PPM)
-		return bf_fail(err, ERANGE, "time '%s:%s': more than all of it; the most is 100:100", request,
-			       limit);
+		return bf_fail(err, ERANGE, "%s '%s:%s': more than all of it; the most is 100:100",
+			       range->name, request, limit);
 	if (!limit_ppm)
-		return bf_fail(err, EINVAL,
-			       "time '%s:%s': with a limit of 0 nothing would ever run; the least is 0.0001",
-			       request, limit);
+		return bf_fail(err, EINVAL, "%s '%s:%s': %s", range->name, request, limit, range->with_none);
 	if (request_ppm > limit_ppm)
 		return bf_fail(err, EINVAL,
-			       "time '%s:%s': the request, %s percent, is above the limit, %s percent",
-			       request, limit, request, limit);
+			       "%s '%s:%s': the request, %s percent, is above the limit, %s percent",
+			       range->name, request, limit, request, limit);
 	return 0;
 }
 
-static int fail_time(const char *text, int why, struct bf_error *err)
+static int fail_range(const struct range *range, const char *text, int why, struct bf_error *err)
 {
 	if (why == -EDOM)
 		return bf_fail(err, EINVAL,
-			       "time '%.64s': more than four decimals; write for example 33.3333:100", text);
+			       "%s '%.64s': more than four decimals; write for example 33.3333:100",
+			       range->name, text);
 	if (why == -ERANGE)
-		return bf_fail(err, ERANGE, "time '%.64s': more than all of it; the most is 100:100", text);
-	return bf_fail(
-		err, EINVAL,
-		"time '%.64s': not REQUEST:LIMIT in percent of the GPU's time; write for example 40:100",
-		text);
+		return bf_fail(err, ERANGE, "%s '%.64s': more than all of it; the most is 100:100",
+			       range->name, text);
+	return bf_fail(err, EINVAL, "%s '%.64s': not REQUEST:LIMIT in percent of %s; write for example %s",
+		       range->name, text, range->of, range->example);
 }
 
-static int parse_time(struct spec *spec, const char *text, struct bf_error *err)
+static int parse_range(const struct range *range, const char *text, uint32_t *request, uint32_t *limit,
+		       struct bf_error *err)
 {
 	uint32_t request_ppm, limit_ppm = SPEC_WHOLE_PPM;
 	const char *rest;
@@ -122,12 +147,25 @@ static int parse_time(struct spec *spec, const char *text, struct bf_error *err)
 	if (!rc && *rest)
 		rc = -EINVAL;
 	if (rc)
-		return fail_time(text, rc, err);
-	rc = check_time(request_ppm, limit_ppm, err);
+		return fail_range(range, text, rc, err);
+	rc = check_range(range, request_ppm, limit_ppm, err);
 	if (rc)
 		return rc;
-	spec->request_ppm = request_ppm;
-	spec->limit_ppm = limit_ppm;
+	*request = request_ppm;
+	*limit = limit_ppm;
+	return 0;
+}
+
+static int parse_time(struct spec *spec, const char *text, struct bf_error *err)
+{
+	return parse_range(&range_of_time, text, &spec->request_ppm, &spec->limit_ppm, err);
+}
+
+static int parse_sm(struct spec *spec, const char *text, struct bf_error *err)
+{
+	if (strcmp(text, "none") != 0)
+		return parse_range(&range_of_sm, text, &spec->sm_request_ppm, &spec->sm_limit_ppm, err);
+	spec->sm_request_ppm = spec->sm_limit_ppm = 0;
 	return 0;
 }
 
@@ -218,6 +256,7 @@ static const struct {
 	{ "class", SPEC_CLASS, parse_class },
 	{ "objective", SPEC_OBJECTIVE, parse_objective },
 	{ "domain", SPEC_DOMAIN, parse_domain },
+	{ "sm", SPEC_SM, parse_sm },
 	{ "timeslice", SPEC_TIMESLICE, parse_timeslice },
 	{ "interleave", SPEC_INTERLEAVE, parse_interleave },
 	{ "public", SPEC_PUBLIC, parse_public },
@@ -261,6 +300,10 @@ void spec_merge(struct spec *spec, const struct spec *from, uint32_t parts)
 	}
 	if (parts & SPEC_DOMAIN)
 		memcpy(spec->domain, from->domain, sizeof(spec->domain));
+	if (parts & SPEC_SM) {
+		spec->sm_request_ppm = from->sm_request_ppm;
+		spec->sm_limit_ppm = from->sm_limit_ppm;
+	}
 	if (parts & SPEC_TIMESLICE)
 		spec->timeslice_us = from->timeslice_us;
 	if (parts & SPEC_INTERLEAVE)
@@ -283,6 +326,8 @@ uint32_t spec_difference(const struct spec *a, const struct spec *b)
 		parts |= SPEC_OBJECTIVE;
 	if (strcmp(a->domain, b->domain) != 0)
 		parts |= SPEC_DOMAIN;
+	if (a->sm_request_ppm != b->sm_request_ppm || a->sm_limit_ppm != b->sm_limit_ppm)
+		parts |= SPEC_SM;
 	if (a->timeslice_us != b->timeslice_us)
 		parts |= SPEC_TIMESLICE;
 	if (a->interleave != b->interleave)
@@ -321,6 +366,21 @@ static int check_domain(const struct spec *spec, struct bf_error *err)
 	return spec->domain[0] ? spec_check_name(spec->domain, err) : 0;
 }
 
+static int check_sm(const struct spec *spec, struct bf_error *err)
+{
+	char text[32];
+	int rc;
+
+	if (!spec->sm_request_ppm && !spec->sm_limit_ppm)
+		return 0;
+	rc = check_range(&range_of_sm, spec->sm_request_ppm, spec->sm_limit_ppm, err);
+	if (rc || spec->domain[0])
+		return rc;
+	return bf_fail(err, EINVAL,
+		       "sm '%s': it divides the SMs among the vGPUs of a domain; name the domain as well",
+		       spec_format_sm(spec, text, sizeof(text)));
+}
+
 int spec_check(const struct spec *spec, struct bf_error *err)
 {
 	int rc;
@@ -328,7 +388,7 @@ int spec_check(const struct spec *spec, struct bf_error *err)
 	if (spec->mem_bytes > MEM_MOST)
 		return bf_fail(err, ERANGE, "memory limit of %llu bytes: too large; the most is 8191T",
 			       (unsigned long long)spec->mem_bytes);
-	rc = check_time(spec->request_ppm, spec->limit_ppm, err);
+	rc = check_range(&range_of_time, spec->request_ppm, spec->limit_ppm, err);
 	if (rc)
 		return rc;
 	if (spec->class > SPEC_LATENCY)
@@ -344,16 +404,27 @@ int spec_check(const struct spec *spec, struct bf_error *err)
 			       spec->interleave);
 	if (spec->is_public > 1)
 		return bf_fail(err, ERANGE, "public %u: not 0 or 1", spec->is_public);
-	return check_domain(spec, err);
+	rc = check_domain(spec, err);
+	return rc ? rc : check_sm(spec, err);
+}
+
+static const char *format_range(uint32_t request_ppm, uint32_t limit_ppm, char *to, size_t room)
+{
+	char request[16], limit[16];
+
+	snprintf(to, room, "%s:%s", format_percent(request_ppm, request, sizeof(request)),
+		 format_percent(limit_ppm, limit, sizeof(limit)));
+	return to;
 }
 
 const char *spec_format_time(const struct spec *spec, char *to, size_t room)
 {
-	char request[16], limit[16];
+	return format_range(spec->request_ppm, spec->limit_ppm, to, room);
+}
 
-	snprintf(to, room, "%s:%s", format_percent(spec->request_ppm, request, sizeof(request)),
-		 format_percent(spec->limit_ppm, limit, sizeof(limit)));
-	return to;
+const char *spec_format_sm(const struct spec *spec, char *to, size_t room)
+{
+	return format_range(spec->sm_request_ppm, spec->sm_limit_ppm, to, room);
 }
 
 const char *spec_format_objective(const struct spec *spec, char *to, size_t room)
@@ -397,6 +468,8 @@ const char *spec_format_part(const struct spec *spec, enum spec_part part, char 
 		if (spec->domain[0])
 			snprintf(to, room, "%s", spec->domain);
 		return to;
+	case SPEC_SM:
+		return spec_has_sm(spec) ? spec_format_sm(spec, to, room) : to;
 	case SPEC_TIMESLICE:
 		if (spec->timeslice_us)
 			snprintf(to, room, "%lluus", (unsigned long long)spec->timeslice_us);

@@ -147,9 +147,22 @@ static int check_peer(const struct talk_place *place, int sock, struct bf_error 
 	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &length))
 		return bf_fail(err, errno, "%s: cannot tell whose it is: %s", place->path, strerror(errno));
 	if (who.uid && who.uid != geteuid())
-		return bf_fail(err, EPERM, "%s: served by user %u, whom you have no reason to trust",
-			       place->path, who.uid);
+		return bf_fail(
+			err, EPERM,
+			"%s: served by user %u; belfry trusts only a belfryd of root or of its own user",
+			place->path, who.uid);
 	return 0;
+}
+
+/* A private belfryd is started on demand by the commands that need it. */
+static int fail_absent(const struct talk_place *place, int why, struct bf_error *err)
+{
+	if (place->is_private)
+		return bf_fail(err, why, "no belfryd runs; belfry create and belfry run start one");
+	return bf_fail(
+		err, why,
+		"%s: no belfryd answers there; start it with belfryd --socket %s, or unset BELFRY_SOCKET",
+		place->path, place->path);
 }
 
 static int connect_until(const struct talk_place *place, uint64_t until_ns, struct bf_error *err)
@@ -158,8 +171,7 @@ static int connect_until(const struct talk_place *place, uint64_t until_ns, stru
 	int rc;
 
 	if (talk_is_absent(sock))
-		return bf_fail(err, -sock, "%s: no belfryd answers there; start it, or set BELFRY_SOCKET",
-			       place->path);
+		return fail_absent(place, -sock, err);
 	if (sock < 0)
 		return bf_fail(err, -sock, "%s: cannot be reached: %s", place->path, strerror(-sock));
 	rc = check_peer(place, sock, err);
@@ -280,6 +292,25 @@ int talk_give_policy(int sock, const struct protocol_policy *policy, int file, s
 	return exchange(sock, policy, sizeof(*policy), file, reply, body, err);
 }
 
+int talk_give_probe(int sock, const struct protocol_probe *probe, int file, struct protocol_reply *reply,
+		    char **body, struct bf_error *err)
+{
+	return exchange(sock, probe, sizeof(*probe), file, reply, body, err);
+}
+
+int talk_give_listener(int sock, const struct protocol_attached *attached, int listener,
+		       struct protocol_reply *reply, struct bf_error *err)
+{
+	return exchange(sock, attached, sizeof(*attached), listener, reply, NULL, err);
+}
+
+int talk_fail_unknown(const char *name, struct bf_error *err)
+{
+	return bf_fail(err, ENOENT,
+		       "%s: no vGPU of this name, as no belfryd runs; belfry create and belfry run start one",
+		       name);
+}
+
 /* A private belfryd exits once it has no vGPU. So if it does not run, the vGPU does not exist. */
 static int ask_place(const struct talk_place *place, const struct protocol_request *request,
 		     struct protocol_reply *reply, char **body, uint64_t until_ns, struct bf_error *err)
@@ -291,8 +322,7 @@ static int ask_place(const struct talk_place *place, const struct protocol_reque
 	if (!talk_is_absent(sock))
 		return sock;
 	if (place->is_private && request->name[0] && request->op != PROTOCOL_CREATE)
-		return bf_fail(err, ENOENT, "%s: no vGPU of this name; belfry ls lists those that are",
-			       request->name);
+		return talk_fail_unknown(request->name, err);
 	if (err)
 		err->code = ECONNREFUSED;
 	return -ECONNREFUSED;

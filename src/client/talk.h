@@ -29,6 +29,12 @@ int talk_ask(int sock, const struct protocol_request *request, struct protocol_r
 /* After a granted PROTOCOL_POLICY_LOAD. The body of a refusal is the verifier's log. */
 int talk_give_policy(int sock, const struct protocol_policy *policy, int file, struct protocol_reply *reply,
 		     char **body, struct bf_error *err);
+/* After a granted PROTOCOL_PROBE_ATTACH, likewise. */
+int talk_give_probe(int sock, const struct protocol_probe *probe, int file, struct protocol_reply *reply,
+		    char **body, struct bf_error *err);
+/* After a granted PROTOCOL_ATTACH. The listener stays the caller's, who closes it. */
+int talk_give_listener(int sock, const struct protocol_attached *attached, int listener,
+		       struct protocol_reply *reply, struct bf_error *err);
 
 /* Which belfryd to ask, and the time limit of a request and its reply. Zeroed fields take their defaults. */
 struct talk_way {
@@ -40,6 +46,8 @@ int talk_find_way(const struct talk_way *way, struct talk_place *place, struct b
  * arrived in time; belfryd may still carry the request out. */
 int talk_by(const struct talk_way *way, const struct protocol_request *request, struct protocol_reply *reply,
 	    char **body, struct bf_error *err);
+/* -ENOENT: no private belfryd runs, so the vGPU does not exist. */
+int talk_fail_unknown(const char *name, struct bf_error *err);
 /* talk_by() with the defaults. */
 int talk_once(const struct protocol_request *request, struct protocol_reply *reply, char **body,
 	      struct bf_error *err);

@@ -21,8 +21,8 @@
 /* Words in the pages, counted in 32-bit words (clc661.h, clc86f.h; measured, see docs/driver.md). */
 enum {
 	GATE_BELL_WORD = 0x90 / 4,   /* in a doorbell page: a program stores a token here to ring */
-	GATE_GP_GET_WORD = 0x88 / 4, /* in USERD: how far the GPU has read the ring */
-	GATE_GP_PUT_WORD = 0x8c / 4, /* in USERD: how far the program has filled the ring */
+	GATE_GP_GET_WORD = 0x88 / 4, /* in USERD: how far the GPU has read the GPFIFO */
+	GATE_GP_PUT_WORD = 0x8c / 4, /* in USERD: how far the program has filled the GPFIFO */
 };
 
 /* No channel has this token. It marks a bell that was not rung since the poller last looked. */
@@ -36,19 +36,24 @@ struct gate_program;
 struct gate_bell;
 struct gate_channel;
 
-/* How the poller sleeps. It spins for spin_us after the last ring, then looks every doze_us until awake_us
- * after the last ring, then every sleep_us until tired_us, then every deep_us; tired_us 0: it keeps sleep_us.
- * Without bells to watch it is parked and uses no CPU time. If every bell has traps (gate_bell_set_traps), it
- * has them armed trap_us after the last ring and then looks every net_us; trap_us 0: never. */
+/* How the poller sleeps. It spins for spin_us after the last ring. In each stage after that it looks every look_us, until
+ * until_us after the last ring; the stage with until_us 0 is the last. Without bells to watch it is parked and uses no CPU
+ * time. If every bell has traps (gate_bell_set_traps), it has them armed trap_us after the last ring and then looks every
+ * net_us; trap_us 0: never. */
+enum { GATE_STAGES = 4 };
 struct gate_rest {
-	uint64_t spin_us, doze_us, awake_us, sleep_us, tired_us, deep_us, trap_us, net_us;
+	uint64_t spin_us;
+	struct {
+		uint64_t look_us, until_us;
+	} stages[GATE_STAGES];
+	uint64_t trap_us, net_us;
 };
 extern const struct gate_rest gate_rest_default;
 
 /* bell: the real doorbell page of the GPU, or memory in its place. It outlives the gate. */
 struct gate *gate_new(volatile uint32_t *bell, const struct gate_rest *rest, struct bf_error *err);
-/* For a doorbell page without hardware: the poller calls `rang` after every ring. Call this before anything
- * is added. */
+/* For a doorbell page without hardware: `rang` is called after every ring, by the poller and by gate_ring_again, possibly at
+ * the same time. Call this before anything is added. */
 void gate_set_rang(struct gate *gate, void (*rang)(volatile uint32_t *bell));
 /* The poller calls `call` when a vGPU starts to wait behind its closed gate, and when something is passed on
  * for a quiet vGPU. `call` must be quick and must not wait. Call this before anything is added. */
@@ -96,7 +101,7 @@ uint32_t gate_channel_sent(const struct gate_channel *channel);
  * was passed on before continues. While the gate is stopped, gate_open and gate_close have no visible effect:
  * gate_resume leaves the gate as the last of them set it. When gate_open or gate_resume has opened the gate,
  * everything submitted before has been passed on. All are idempotent, and take as long as a pass of the
- * poller: microseconds. */
+ * poller, microseconds; gate_open and gate_resume take several passes if there are many channels. */
 enum gate_state { GATE_OPEN, GATE_CLOSED, GATE_STOPPED };
 void gate_open(struct gate_vgpu *vgpu);
 void gate_close(struct gate_vgpu *vgpu);
@@ -113,18 +118,18 @@ void gate_vgpu_quiet(struct gate_vgpu *vgpu);
 
 /* Counters of the poller. */
 struct gate_counts {
-	uint64_t rings;	   /* with a token of the program */
-	uint64_t forwards; /* submissions passed on to the GPU */
-	uint64_t strange;  /* rings with a token that is not one of the program */
-	uint64_t swept;	   /* submissions found without a ring: two threads rang at the same time */
-	uint64_t trapped;  /* times a trap woke the poller */
-	bool is_armed;	   /* the traps are armed, and the poller looks every net_us */
-	uint64_t empty;	   /* rings charged to their vGPU: strange, or for a channel without new work */
+	uint64_t rings;	       /* with a token of the program */
+	uint64_t forwards;     /* submissions passed on to the GPU */
+	uint64_t strange;      /* rings with a token that is not one of the program */
+	uint64_t found_unrung; /* submissions found without a ring: two threads rang at the same time */
+	uint64_t trapped;      /* times a trap woke the poller */
+	bool is_armed;	       /* the traps are armed, and the poller looks every net_us */
+	uint64_t empty;	       /* rings charged to their vGPU: strange, or for a channel without new work */
 };
 struct gate_counts gate_counts(const struct gate *gate);
 /* Something that was passed on. Its bell was found rung at found_ns, at the closed gate if it waited there. It rang between
- * that look and the one before; without other knowledge, likely_ns is halfway between the two. The poller looks every 50 us
- * when it dozes, and less often if it does not get a processor. */
+ * that look and the one before; without other knowledge, likely_ns is halfway between the two. struct gate_rest has the
+ * interval between looks; it is longer if the poller does not get a processor. */
 struct gate_came {
 	uint64_t found_ns;  /* 0: nothing */
 	uint64_t likely_ns; /* not later */

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-enum { ARM_SHARE = 50 };
+enum { ARM_SHARE = 50 }; /* the trapper works at most 1/50 of the time */
 
 /* Of the thread that the signal interrupts: a poller. */
 static _Thread_local struct gate_traps *own_traps;
@@ -168,7 +168,7 @@ void gate_traps_want(struct gate_traps *traps, bool is_silent, uint64_t quiet_us
 	uint32_t state = atomic_load_explicit(&traps->state, memory_order_relaxed);
 	uint64_t wakes = atomic_load_explicit(&traps->wakes, memory_order_relaxed);
 	bool was_woken = wakes != traps->wakes_seen;
-	/* A program can have thousands of threads: the trapper works a small part of the time only. */
+	/* There may be thousands of traps: the trapper works a small part of the time only. */
 	uint64_t arm_ns = atomic_load_explicit(&traps->arm_ns, memory_order_relaxed);
 	uint64_t pause_ns = bf_max(trap_us * 1000, ARM_SHARE * arm_ns);
 	bool are_forbidden = atomic_load_explicit(&traps->are_forbidden, memory_order_relaxed);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/process.h"
 #include "gpu/policy.h"
 #include "replay/decision.h"
 
@@ -138,16 +139,17 @@ static void introduce(struct gpu *gpu, struct follower *follower)
 
 int follower_check(const struct gpu *gpu, const struct ucred *who, struct bf_error *err)
 {
-	unsigned all = 0, his = 0;
+	unsigned all = 0, of_user = 0;
 
 	for (const struct talker *t = LIST_FIRST(&gpu->talkers); t; t = LIST_NEXT(t, next))
 		if (t->follower) {
 			all++;
-			his += t->who.uid == who->uid;
+			of_user += t->who.uid == who->uid;
 		}
-	if (is_ruler(who) ? all >= FOLLOWERS_MAX : his >= FOLLOWERS_OF_ONE || all >= FOLLOWERS_MAX / 2)
+	if (bf_is_admin(who->uid) ? all >= FOLLOWERS_MAX
+				  : of_user >= FOLLOWERS_OF_ONE || all >= FOLLOWERS_MAX / 2)
 		return bf_fail(err, EAGAIN, "too many follow what is decided already: %u, %u of them yours",
-			       all, his);
+			       all, of_user);
 	return 0;
 }
 
@@ -165,7 +167,8 @@ struct follower *follower_add(struct gpu *gpu, const struct talker *talker, uint
 	}
 	/* A large buffer, so that bursts are not lost. It is kernel memory, so other users get no more than the
 	 * system's limit. */
-	if (!is_ruler(&talker->who) || setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)))
+	if (!bf_is_admin(talker->who.uid) ||
+	    setsockopt(sock, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)))
 		setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	*follower = (struct follower){ .sock = sock,
 				       .wants_all = flags & PROTOCOL_ALL,

@@ -129,7 +129,8 @@ static const char *name_of(const struct gpu *gpu, uint32_t track)
 	return "";
 }
 
-/* An instant on the track of the vGPU that got the decision. comma: the separator before it. */
+/* An instant on the track of the vGPU that got the decision. comma: the separator before it. Written by hand, as the rest
+ * of the trace is (trace.c): an object for each of its events would take many times the memory of its text. */
 static void write_one(FILE *to, const struct gpu *gpu, const struct decision *d, const char *comma)
 {
 	char proposed[32], got[32], clamps[64];

@@ -73,3 +73,41 @@ void domains_renumber(struct gpu *gpu)
 		work_share(v);
 	}
 }
+
+static bool is_of(const struct vgpu *vgpu, const char *domain, uid_t owner)
+{
+	return domain[0] && vgpu->owner == owner && !strcmp(vgpu->spec.domain, domain);
+}
+
+bool domain_is_shared(const struct gpu *gpu, const char *domain, uid_t owner)
+{
+	for (const struct vgpu *v = gpu->vgpus; v; v = v->next)
+		if (is_of(v, domain, owner) && spec_has_sm(&v->spec))
+			return true;
+	return false;
+}
+
+bool vgpu_is_shared(const struct vgpu *vgpu)
+{
+	return domain_is_shared(vgpu->gpu, vgpu->spec.domain, vgpu->owner);
+}
+
+int domain_check_sm(const struct gpu *gpu, const struct vgpu *self, const struct spec *spec, uid_t owner,
+		    struct bf_error *err)
+{
+	uint64_t others_ppm = 0, sum_ppm;
+
+	if (!spec->sm_request_ppm)
+		return 0;
+	for (const struct vgpu *v = gpu->vgpus; v; v = v->next)
+		if (v != self && is_of(v, spec->domain, owner))
+			others_ppm += v->spec.sm_request_ppm;
+	sum_ppm = others_ppm + spec->sm_request_ppm;
+	if (sum_ppm <= SPEC_WHOLE_PPM)
+		return 0;
+	return bf_fail(
+		err, ENOSPC,
+		"%.7g %% of the SMs cannot be reserved: the other vGPUs of domain '%s' request %.7g %%, and "
+		"%.7g %% is more than 100 %%",
+		spec->sm_request_ppm / 1e4, spec->domain, (double)others_ppm / 1e4, (double)sum_ppm / 1e4);
+}

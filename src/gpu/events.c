@@ -32,6 +32,10 @@ static struct event event_of_run(enum event_kind kind, const struct run *run)
 
 	event.pid = run->program_pid;
 	memcpy(event.subject, run->program, sizeof(event.subject));
+	if (run->attached) {
+		snprintf(event.kind_of, sizeof(event.kind_of), "%s", attached_kind(run->attached));
+		snprintf(event.id, sizeof(event.id), "%s", attached_id(run->attached));
+	}
 	return event;
 }
 
@@ -39,7 +43,10 @@ void event_run_started(const struct run *run)
 {
 	struct event event = event_of_run(EVENT_RUN_STARTED, run);
 
-	event_say(&event, "%s (process %d) of user %u", run->program, run->program_pid, run->uid);
+	if (run->attached)
+		event_say(&event, "%s %s, attached by user %u", event.kind_of, run->program, run->uid);
+	else
+		event_say(&event, "%s (process %d) of user %u", run->program, run->program_pid, run->uid);
 	gpu_event(run->vgpu->gpu, run->vgpu, &event);
 }
 
@@ -55,6 +62,8 @@ void event_run_ended(const struct run *run, const char *why)
 	}
 	if (why)
 		event_say(&event, "%s (process %d): %s", program, pid, why);
+	else if (run->attached)
+		event_say(&event, "%s %s: its last process has ended", event.kind_of, program);
 	else if (!run->has_status)
 		event_say(&event, "%s (process %d): its belfry has ended", program, pid);
 	else if (WIFSIGNALED(run->status))
@@ -64,14 +73,30 @@ void event_run_ended(const struct run *run, const char *why)
 	gpu_event(run->vgpu->gpu, run->vgpu, &event);
 }
 
-void event_order(struct vgpu *vgpu, enum protocol_op op)
+void event_order(struct vgpu *vgpu)
 {
 	struct event event = event_make(EVENT_VGPU_CHANGED);
 
 	event_say(&event, "%s",
-		  op == PROTOCOL_STOP	? "stopped"
-		  : op == PROTOCOL_HOLD ? "its gate is closed"
-					: "its gate is open");
+		  vgpu->order == VGPU_STOPPED ? "stopped"
+		  : vgpu->order == VGPU_HELD  ? "its gate is closed"
+					      : "its gate is open");
+	gpu_event(vgpu->gpu, vgpu, &event);
+}
+
+void event_mps_ended(struct vgpu *vgpu, const char *text)
+{
+	struct event event = event_make(EVENT_MPS_ENDED);
+
+	event_say(&event, "%s", text);
+	gpu_event(vgpu->gpu, vgpu, &event);
+}
+
+void event_lease(struct vgpu *vgpu, const char *text)
+{
+	struct event event = event_make(EVENT_VGPU_CHANGED);
+
+	event_say(&event, "%s", text);
 	gpu_event(vgpu->gpu, vgpu, &event);
 }
 

@@ -31,7 +31,12 @@ static void say_now(FILE *to, const struct vgpu *vgpu, const struct sched_report
 	if (!vgpu->runs) {
 		fprintf(to, "No program runs on it.\n");
 	} else if (vgpu->order == VGPU_STOPPED) {
-		fprintf(to, "It was stopped by belfry stop; belfry resume %s lets it go.\n", vgpu->name);
+		fprintf(to, "It was stopped by belfry stop; belfry resume %s resumes it.\n", vgpu->name);
+		if (vgpu->holds & VGPU_HOLD_OPERATOR)
+			fprintf(to, "Its gate was also closed by belfry hold; belfry open %s ends both.\n",
+				vgpu->name);
+	} else if (vgpu->order == VGPU_HELD && !(vgpu->holds & VGPU_HOLD_OPERATOR)) {
+		lease_say_hold(to, vgpu);
 	} else if (vgpu->order == VGPU_HELD) {
 		fprintf(to, "Its gate was closed by belfry hold; belfry open %s opens it.\n", vgpu->name);
 	} else if (report->state == SCHED_IS_IDLE) {
@@ -59,14 +64,13 @@ static void say_share(FILE *to, const struct vgpu *vgpu, const struct sched_repo
 		format_ns(report->window_ns, window, sizeof(window)), share,
 		spec_format_time(&vgpu->spec, time, sizeof(time)));
 	if (report->weight_ppm)
-		fprintf(to, "Among those who want the GPU now its part is %.1f %%.\n",
+		fprintf(to, "Its part among the vGPUs that have work now is %.1f %%.\n",
 			report->weight_ppm / 1e4);
 	if (report->is_rider)
 		fprintf(to, "As a latency vGPU it rides: its gate stays open, and its turn comes at once.\n");
 	else if (report->is_over_ride)
-		fprintf(to,
-			"It is a latency vGPU, but it took so much that others would not get what they were "
-			"promised: it takes tokens until it wants less.\n");
+		fprintf(to, "It is a latency vGPU, but with its use the others would not get their requested "
+			    "shares: it takes tokens until it uses less.\n");
 	else if (report->grants)
 		fprintf(to, "Its slice is %s.\n", format_ns(report->slice_ns, slice, sizeof(slice)));
 }
@@ -111,6 +115,23 @@ static void say_fault(FILE *to, const struct vgpu *vgpu)
 		what ? " (" : "", what ? what : "", what ? ")" : "", (unsigned long long)vgpu->fault_count);
 }
 
+static void say_mps(FILE *to, const struct vgpu *vgpu)
+{
+	for (const struct run *r = vgpu->runs; r; r = r->next)
+		if (r->has_lost_mps) {
+			fprintf(to, "For %s (process %d): %s.\n", r->program, r->program_pid,
+				mps_last_end(r->mps));
+			return;
+		}
+}
+
+static void say_attached(FILE *to, const struct vgpu *vgpu)
+{
+	for (const struct run *r = vgpu->runs; r; r = r->next)
+		if (r->attached)
+			attached_say(to, r);
+}
+
 static char *words(const struct vgpu *vgpu, const struct sched_report *report)
 {
 	char *text = NULL;
@@ -123,6 +144,9 @@ static char *words(const struct vgpu *vgpu, const struct sched_report *report)
 	say_share(to, vgpu, report);
 	say_past(to, vgpu, report);
 	say_fault(to, vgpu);
+	say_mps(to, vgpu);
+	lease_say(to, vgpu);
+	say_attached(to, vgpu);
 	decisions_say(to, vgpu);
 	if (fclose(to)) {
 		free(text);

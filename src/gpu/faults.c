@@ -9,9 +9,9 @@ const char *fault_words(uint32_t code)
 	case 13:
 		return "an error in a kernel";
 	case 31:
-		return "an address that is not there";
+		return "an invalid address";
 	case 32:
-		return "commands that are not";
+		return "invalid GPU commands";
 	case 43:
 		return "its context was reset";
 	case 48:

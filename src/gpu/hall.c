@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/handed.h"
 #include "base/log.h"
 #include "base/message.h"
 #include "base/own.h"
@@ -74,14 +75,16 @@ void gpu_hall_tell_vgpu(struct gpu *gpu, const struct vgpu *vgpu)
 	gpu_hall_tell_use(gpu);
 }
 
-static void tell_text(struct gpu *gpu, enum hall_kind kind, const char *name, const char *text,
-		      uint32_t flags)
+static void tell_answer(struct gpu *gpu, enum hall_kind kind, const struct protocol_request *request,
+			const char *text, bool is_clients)
 {
 	struct hall_message message = message_of(kind);
 
 	message.gpu = use_of(gpu);
-	message.flags = flags;
-	snprintf(message.request.name, sizeof(message.request.name), "%s", name);
+	message.flags = is_clients ? HALL_CLIENTS : 0;
+	message.request.op = request->op;
+	message.request.flags = request->flags;
+	snprintf(message.request.name, sizeof(message.request.name), "%s", request->name);
 	snprintf(message.text, sizeof(message.text), "%s", text);
 	send_hall(gpu, &message);
 }
@@ -98,14 +101,15 @@ void gpu_hall_tell_gone(struct gpu *gpu, const struct vgpu *vgpu, const struct h
 	gpu_hall_tell_use(gpu);
 }
 
-void gpu_hall_tell_refused(struct gpu *gpu, const char *name, const char *why, bool is_clients)
+void gpu_hall_tell_refused(struct gpu *gpu, const struct protocol_request *request, const char *why,
+			   bool is_clients)
 {
-	tell_text(gpu, HALL_REFUSED, name, why, is_clients ? HALL_CLIENTS : 0);
+	tell_answer(gpu, HALL_REFUSED, request, why, is_clients);
 }
 
-void gpu_hall_tell_done(struct gpu *gpu, const char *name)
+void gpu_hall_tell_done(struct gpu *gpu, const struct protocol_request *request, bool is_clients)
 {
-	tell_text(gpu, HALL_DONE, name, "", 0);
+	tell_answer(gpu, HALL_DONE, request, "", is_clients);
 }
 
 bool gpu_hall_ask_save(struct gpu *gpu, uint32_t ticket)
@@ -133,7 +137,8 @@ void gpu_hall_tell_all(struct gpu *gpu)
 	message.gpu = use_of(gpu);
 	send_hall(gpu, &message);
 	for (const struct vgpu *v = gpu->vgpus; v; v = v->next)
-		gpu_hall_tell_vgpu(gpu, v);
+		if (!v->is_hidden)
+			gpu_hall_tell_vgpu(gpu, v);
 }
 
 void gpu_hall_tell_failed(int hall, const char *why)
@@ -173,16 +178,16 @@ static void settings_changed(struct gpu *gpu, const struct settings *settings)
 		policy_configure(gpu);
 }
 
-/* Takes the connection. belfryd reserves the name for the client until it receives HALL_REFUSED. */
+/* Takes the connection. belfryd reserves the name, or counts the change, until it receives HALL_REFUSED. */
 static void turn_away(struct gpu *gpu, int sock, const struct protocol_request *request,
 		      const struct bf_error *why)
 {
 	struct protocol_reply reply = reply_of(why);
 
-	if (request->op == PROTOCOL_CREATE || request->op == PROTOCOL_RUN)
-		gpu_hall_tell_refused(gpu, request->name, why->text, true);
+	if (request->op == PROTOCOL_CREATE || protocol_is_run(request->op) || request->op == PROTOCOL_SET)
+		gpu_hall_tell_refused(gpu, request, why->text, true);
 	reply_send(sock, &reply, NULL, 0);
-	close(sock);
+	bf_close_connection(&sock);
 }
 
 static void request_came(struct gpu *gpu, const struct hall_message *message, int sock)
@@ -198,6 +203,8 @@ static void request_came(struct gpu *gpu, const struct hall_message *message, in
 			return;
 		}
 	}
+	if (talker)
+		talker->is_own = message->flags & HALL_OWN;
 	talker_request(gpu, talker ? talker : &own, &message->request);
 }
 

@@ -11,6 +11,7 @@
 #define HALL_MAGIC 0xbe1fba11u
 #define HALL_CLIENTS 1u /* the request was a client's, and the client is answered */
 #define HALL_PRIVATE 2u /* belfryd is private */
+#define HALL_OWN 4u	/* HALL_REQUEST: the client is a process of belfryd itself */
 
 enum hall_kind {
 	/* belfryd to a GPU server */
@@ -22,14 +23,16 @@ enum hall_kind {
 	HALL_END,   /* end all runs, and exit */
 	HALL_SAVED, /* the answer to HALL_SAVE: the same ticket; flags: 0, or the errno of the text */
 	/* a GPU server to belfryd */
-	HALL_READY,   /* the GPU is open; sent again to each belfryd that connects later, with all vGPUs */
-	HALL_FAILED,  /* the GPU cannot be opened: text; the server exits */
-	HALL_VGPU,    /* a vGPU is new or has changed */
-	HALL_GONE,    /* name: the vGPU is removed */
-	HALL_REFUSED, /* name, text: a request was refused; flags: HALL_CLIENTS */
-	HALL_USE,     /* gpu: its values have changed */
-	HALL_DONE,    /* name: a request of belfryd's own is done */
-	HALL_SAVE,    /* ticket: a client waits until belfryd has saved the changes before it */
+	HALL_READY,  /* the GPU is open; sent again to each belfryd that connects later, with all vGPUs */
+	HALL_FAILED, /* the GPU cannot be opened: text; the server exits */
+	HALL_VGPU,   /* a vGPU is new or has changed */
+	HALL_GONE,   /* name: the vGPU is removed */
+	/* request: its name, op and flags; text: why it was refused. For belfryd's own requests, and for CREATE, RUN and SET of
+	 * clients (flags: HALL_CLIENTS). */
+	HALL_REFUSED,
+	HALL_USE,  /* gpu: its values have changed */
+	HALL_DONE, /* request, flags: likewise; belfryd's own request, or SET of a client, is done */
+	HALL_SAVE, /* ticket: a client waits until belfryd has saved the changes before it */
 	HALL_EVENT,
 };
 
@@ -53,7 +56,7 @@ struct hall_message {
 	uint32_t uid, gid; /* HALL_REQUEST: of the client; HALL_VGPU and HALL_GONE: of the owner */
 	int32_t pid;
 	/* HALL_VGPU: PROTOCOL_EPHEMERAL; HALL_START: PROTOCOL_ANY_DRIVER, HALL_PRIVATE, log level << 8;
-	 * HALL_REFUSED: HALL_CLIENTS; HALL_SAVED: an errno */
+	 * HALL_REFUSED and HALL_DONE: HALL_CLIENTS; HALL_SAVED: an errno; HALL_REQUEST: HALL_OWN */
 	uint32_t flags;
 	uint32_t ticket; /* HALL_SAVE, HALL_SAVED */
 	struct settings settings;

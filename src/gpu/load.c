@@ -11,12 +11,13 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/own.h"
+#include "base/process.h"
 #include "client/policy_file.h"
 #include "gpu/policy.h"
 #include "replay/decision.h"
 
-/* Read the whole file into private memory, which the client cannot change. This waits for the disk only. */
-static void *read_object(int file, size_t *bytes, struct bf_error *err)
+/* Read the whole memory file into private memory, which the client cannot change. */
+static void *read_object(int file, uint32_t most, size_t *bytes, struct bf_error *err)
 {
 	cleanup_free char *object = NULL;
 	struct stat st;
@@ -24,12 +25,12 @@ static void *read_object(int file, size_t *bytes, struct bf_error *err)
 	void *taken;
 
 	if (file < 0 || fstat(file, &st) || !S_ISREG(st.st_mode)) {
-		bf_fail(err, EINVAL, "what came is no plain file");
+		bf_fail(err, EINVAL, "what came is no memory file");
 		return NULL;
 	}
-	if (st.st_size <= 0 || st.st_size > PROTOCOL_POLICY_BYTES) {
-		bf_fail(err, EFBIG, "it has %lld bytes; a policy has at least 1 and at most %u MiB",
-			(long long)st.st_size, PROTOCOL_POLICY_BYTES >> 20);
+	if (st.st_size <= 0 || st.st_size > most) {
+		bf_fail(err, EFBIG, "it has %lld bytes; an object has at least 1 and at most %u MiB",
+			(long long)st.st_size, most >> 20);
 		return NULL;
 	}
 	object = malloc((size_t)st.st_size);
@@ -107,6 +108,10 @@ void load_verify(struct load *load)
 	struct policy_description description;
 	struct bf_error why = { 0 };
 
+	if (load->probe) {
+		probe_load_verify(load);
+		return;
+	}
 	options.set_count = policy_file_sets(load->sets, load->between, sets);
 	if (!policy_describe(load->object, load->bytes, NULL, 0, &description, &why) &&
 	    (!load->vgpu_id || !check_is_asked(&description, &why)))
@@ -195,6 +200,7 @@ static void seat_policy(struct load *load, char **body, size_t *bytes)
 static void load_free(struct load *load)
 {
 	policy_put(load->policy);
+	probe_load_free(load);
 	free(load->log);
 	free(load->object);
 	free(load);
@@ -218,6 +224,10 @@ void load_settle(struct load *load)
 	load->log = NULL;
 	if (load->policy && !load->is_dropped)
 		seat_policy(load, &body, &bytes);
+	if (load->probe && !load->err.code && !load->is_dropped) {
+		free(body);
+		body = probe_load_settle(load, &bytes);
+	}
 	if (!load->err.code && !body)
 		bf_fail(&load->err, ENOMEM, "it is loaded, but there is no memory to say more");
 	if (load->talker)
@@ -250,9 +260,25 @@ static int take_object(struct load *load, const char *name, int file, struct bf_
 		return bf_fail(err, ENOENT, "%s: the vGPU is there no more", name);
 	load->vgpu_id = vgpu ? vgpu->id : 0;
 	snprintf(load->vgpu_name, sizeof(load->vgpu_name), "%s", name);
-	load->object = read_object(file, &load->bytes, &load->err);
+	load->object = read_object(file, load->probe ? PROTOCOL_PROBE_BYTES : PROTOCOL_POLICY_BYTES,
+				   &load->bytes, &load->err);
 	if (!load->object)
 		return bf_fail(err, load->err.code, "%.120s: %.250s", load->file, load->err.text);
+	return 0;
+}
+
+/* Takes the load. */
+static int begin(struct load *load, struct talker *talker, int file, struct bf_error *err)
+{
+	load->talker = talker;
+	load->uid = talker->who.uid;
+	load->is_admins = bf_is_admin(load->uid);
+	if (take_object(load, talker->load_name, file, err) || loader_add(load->gpu, load, err)) {
+		load_free(load);
+		return -err->code;
+	}
+	talker->waits_for_load = true;
+	talker->until_ns = 0;
 	return 0;
 }
 
@@ -269,15 +295,25 @@ int policy_came(struct gpu *gpu, struct talker *talker, const struct protocol_po
 	load = load_new(gpu, copy.file, copy.sets, "\n");
 	if (!load)
 		return bf_fail(err, ENOMEM, "out of memory");
-	if (take_object(load, talker->load_name, file, err)) {
-		load_free(load);
+	return begin(load, talker, file, err);
+}
+
+int probe_came(struct gpu *gpu, struct talker *talker, const struct protocol_probe *message, int file,
+	       struct bf_error *err)
+{
+	struct attached_probe *probe = probe_load_new(message, err);
+	struct load *load;
+
+	talker->is_loading = talker->is_probing = false;
+	if (!probe)
 		return -err->code;
+	load = load_new(gpu, message->file, "", "\n"); /* the file's name was checked */
+	if (!load) {
+		probe_load_free(&(struct load){ .probe = probe });
+		return bf_fail(err, ENOMEM, "out of memory");
 	}
-	load->talker = talker;
-	talker->waits_for_load = true;
-	talker->until_ns = 0;
-	loader_add(gpu, load);
-	return 0;
+	load->probe = probe;
+	return begin(load, talker, file, err);
 }
 
 static void unload_configured(struct gpu *gpu)
@@ -308,8 +344,8 @@ static int load_configured(struct gpu *gpu, struct bf_error *err)
 	}
 	load->object = file.bytes;
 	load->bytes = file.size;
-	loader_add(gpu, load);
-	return 0;
+	load->is_admins = true;
+	return loader_add(gpu, load, err); /* an administrator's is always taken */
 }
 
 void policy_configure(struct gpu *gpu)

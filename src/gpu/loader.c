@@ -1,5 +1,7 @@
-/* Loads policy objects one after another. The kernel's verifier can take seconds, so it runs in a thread of its own.
- * Everything else here is done by the main thread, which serves other requests meanwhile. */
+/* Loads policy objects and probes one after another. The kernel's verifier can take seconds, so it runs in a thread of its
+ * own. Everything else here is done by the main thread, which serves other requests meanwhile. Objects of root come first.
+ * Each other user has at most one object here: users cannot delay each other by more than that. */
+#include <errno.h>
 #include <sys/prctl.h>
 
 #include "gpu/policy.h"
@@ -40,15 +42,29 @@ static void settle_first(struct gpu *gpu)
 	load_settle(load);
 }
 
-void loader_add(struct gpu *gpu, struct load *load)
+/* The first load stays: it is being verified. */
+static bool is_behind(const struct load *load, const struct load *other, const struct load *first)
+{
+	return other == first || other->is_admins || !load->is_admins;
+}
+
+int loader_add(struct gpu *gpu, struct load *load, struct bf_error *err)
 {
 	struct load **at = &gpu->loads;
 
-	while (*at)
+	for (const struct load *other = gpu->loads; other && !load->is_admins; other = other->next)
+		if (!other->is_admins && other->uid == load->uid)
+			return bf_fail(
+				err, EBUSY,
+				"%.120s: another policy or probe of yours is being verified; try again",
+				load->file);
+	while (*at && is_behind(load, *at, gpu->loads))
 		at = &(*at)->next;
+	load->next = *at;
 	*at = load;
 	if (load == gpu->loads)
 		begin(load);
+	return 0;
 }
 
 void loader_reap(struct gpu *gpu)
@@ -63,13 +79,25 @@ void loader_wait(struct gpu *gpu)
 		settle_first(gpu);
 }
 
+/* The first load is being verified, and ends by itself. The others are freed. */
 void loader_drop(struct gpu *gpu, const struct talker *talker)
 {
-	for (struct load *load = gpu->loads; load; load = load->next)
+	struct load **at = &gpu->loads;
+
+	while (*at) {
+		struct load *load = *at;
+
 		if (load->talker == talker) {
 			load->talker = NULL;
 			load->is_dropped = true;
 		}
+		if (!load->is_dropped || load == gpu->loads) {
+			at = &load->next;
+			continue;
+		}
+		*at = load->next;
+		load_settle(load);
+	}
 }
 
 void loader_end(struct gpu *gpu)

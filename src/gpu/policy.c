@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "gpu/policy.h"
 #include "replay/decision.h"
@@ -13,7 +14,7 @@ enum { LOAD_LIMIT_S = 30 };
 
 static int check_may_load(const struct talker *talker, struct bf_error *err)
 {
-	if (is_ruler(&talker->who))
+	if (bf_is_admin(talker->who.uid))
 		return 0;
 	return bf_fail(
 		err, EPERM,
@@ -26,7 +27,7 @@ static struct vgpu *find(const struct gpu *gpu, const char *name, struct bf_erro
 	struct vgpu *vgpu = name[0] ? vgpu_find(gpu, name) : NULL;
 
 	if (name[0] && !vgpu)
-		bf_fail(err, ENOENT, "%s: no vGPU of this name; belfry ls lists those that are", name);
+		bf_fail(err, ENOENT, "%s: no vGPU of this name; belfry ls lists the vGPUs", name);
 	return vgpu;
 }
 
@@ -228,7 +229,7 @@ static char *dump(struct gpu *gpu, struct vgpu *vgpu, size_t *bytes, struct bf_e
 /* The same rule as for explain: decisions show what programs do, and when. */
 static int check_follow(const struct talker *talker, const struct vgpu *vgpu, struct bf_error *err)
 {
-	if (is_ruler(&talker->who) || (vgpu && vgpu_may_change(vgpu, talker->who.uid)))
+	if (bf_is_admin(talker->who.uid) || (vgpu && vgpu_may_change(vgpu, talker->who.uid)))
 		return 0;
 	if (vgpu)
 		return bf_fail(err, EPERM, "%s: belongs to user %u; only that user and root may do that",

@@ -42,10 +42,13 @@ struct load {
 	size_t bytes;
 	struct talker *talker; /* waits for the result; NULL: it was configured, or the talker is gone */
 	bool is_dropped;       /* it must not be installed */
+	uid_t uid;	       /* the talker's */
+	bool is_admins;	       /* the talker is root or belfryd's user, or it was configured */
 	uint64_t start_ns;
 
 	/* The verifier's result: the loader's until is_done. */
-	struct policy *policy; /* NULL: see err */
+	struct policy *policy;	      /* NULL: see err */
+	struct attached_probe *probe; /* instead of a policy: see probes.h */
 	char *log;
 	struct bf_error err;
 
@@ -55,13 +58,19 @@ struct load {
 	struct load *next; /* gpu::loads */
 };
 
+/* probes.c: a load whose object is a probe */
+void probe_load_verify(struct load *load);		   /* in any thread */
+char *probe_load_settle(struct load *load, size_t *bytes); /* attaches it; the body of the answer */
+void probe_load_free(struct load *load);
+
 /* load.c */
 void load_verify(struct load *load); /* in any thread */
 /* Install the policy unless it was dropped, answer the talker, and free the load. */
 void load_settle(struct load *load);
 
 /* loader.c: the main thread's, without the lock */
-void loader_add(struct gpu *gpu, struct load *load); /* takes the load */
+/* Takes the load, unless it fails: only root and belfryd's user can have several loads at a time. */
+int loader_add(struct gpu *gpu, struct load *load, struct bf_error *err);
 /* Drop the loads of this talker; NULL: those of the configuration. */
 void loader_drop(struct gpu *gpu, const struct talker *talker);
 

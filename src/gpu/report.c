@@ -53,26 +53,25 @@ static struct json_object *time_json(const struct vgpu *vgpu, const struct sched
 	return time;
 }
 
+static void add_wait(struct json_object *list, const char *what_for, uint64_t ns)
+{
+	struct json_object *wait = json_object_new_object();
+
+	json_add_text(wait, "for", what_for);
+	json_add_number(wait, "ns", ns);
+	json_object_array_add(list, wait);
+}
+
 static struct json_object *waits_json(const struct vgpu *vgpu, const struct sched_report *report)
 {
 	struct json_object *list = json_object_new_array();
 	struct sched_waited waited[16];
 	size_t count = sched_waited_for(vgpu->sched, waited, 16);
 
-	for (size_t i = 0; i < count; i++) {
-		struct json_object *wait = json_object_new_object();
-
-		json_add_text(wait, "for", ((const struct vgpu *)sched_owner(waited[i].other))->name);
-		json_add_number(wait, "ns", waited[i].ns);
-		json_object_array_add(list, wait);
-	}
-	if (report->limited_ns) {
-		struct json_object *wait = json_object_new_object();
-
-		json_add_text(wait, "for", "its limit");
-		json_add_number(wait, "ns", report->limited_ns);
-		json_object_array_add(list, wait);
-	}
+	for (size_t i = 0; i < count; i++)
+		add_wait(list, ((const struct vgpu *)sched_owner(waited[i].other))->name, waited[i].ns);
+	if (report->limited_ns)
+		add_wait(list, "its limit", report->limited_ns);
 	return list;
 }
 
@@ -147,6 +146,7 @@ static struct json_object *runs_json(const struct vgpu *vgpu)
 
 		json_add_number(run, "pid", (uint64_t)r->program_pid);
 		json_add_text(run, "program", r->program);
+		attached_put_json(run, r);
 		json_object_array_add(list, run);
 	}
 	return list;
@@ -182,6 +182,23 @@ static struct json_object *busy_json(uint32_t sm_ppm, uint32_t mem_ppm)
 	return busy;
 }
 
+/* A vGPU of a shared domain that has no --sm may use all SMs, and none are reserved for it. */
+static struct json_object *sm_json(const struct vgpu *vgpu)
+{
+	const struct spec *spec = &vgpu->spec;
+	struct json_object *sm;
+
+	if (!vgpu_is_shared(vgpu))
+		return NULL;
+	sm = json_object_new_object();
+	json_add_real(sm, "request", (double)spec->sm_request_ppm / SPEC_WHOLE_PPM);
+	json_add_real(sm, "limit", spec_has_sm(spec) ? (double)spec->sm_limit_ppm / SPEC_WHOLE_PPM : 1);
+	json_add_number(sm, "moves", vgpu->lease_moves);
+	json_add_number(sm, "fell_back", vgpu->lease_fell_back);
+	json_add(sm, "lease", lease_json(vgpu));
+	return sm;
+}
+
 static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_report *warden)
 {
 	struct json_object *to = json_object_new_object();
@@ -196,12 +213,16 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 	json_add_number(to, "owner", vgpu->owner);
 	json_add_bool(to, "public", vgpu->spec.is_public);
 	json_add_bool(to, "ephemeral", vgpu->is_ephemeral);
+	if (vgpu->is_hidden)
+		json_add_bool(to, "mps_server", true);
 	json_add_text(to, "class", spec_class_names[vgpu->spec.class % 2]);
 	json_add(to, "objective", objective_json(&vgpu->spec));
 	json_add_text(to, "domain", vgpu->spec.domain);
+	json_add(to, "sm", sm_json(vgpu));
 	json_add_text(to, "policy", vgpu->seat ? policy_name_of(vgpu->gpu, vgpu) : NULL);
 	json_add_text(to, "state", vgpu->order == VGPU_STOPPED ? "stopped" : state_names[report.state % 4]);
 	json_add_text(to, "gate", gate_names[vgpu->order % 3]);
+	json_add_bool(to, "held", vgpu->holds & VGPU_HOLD_OPERATOR);
 	if (vgpu->warden) /* its programs, as the driver and nvidia-smi know them */
 		json_add_number(to, "driver_pid", (uint64_t)warden_owner(vgpu->warden));
 	json_add(to, "mem", mem_json(vgpu, warden));
@@ -228,16 +249,6 @@ static struct json_object *vgpu_json(struct vgpu *vgpu, const struct warden_repo
 	return to;
 }
 
-static uint64_t thread_cpu_ns(pthread_t thread)
-{
-	struct timespec used;
-	clockid_t clock;
-
-	if (pthread_getcpuclockid(thread, &clock) || clock_gettime(clock, &used))
-		return 0;
-	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
-}
-
 /* Reads the sensors without the lock, which takes milliseconds, and at most once a second. */
 static void sense(struct gpu *gpu)
 {
@@ -251,15 +262,21 @@ static void sense(struct gpu *gpu)
 	gpu_lock(gpu);
 }
 
-static void put_identity(struct json_object *to, const struct gpu *gpu)
+bool gpu_uuid_text(const struct gpu *gpu, char *to, size_t room)
 {
 	const uint8_t *u = gpu->device->uuid;
+
+	snprintf(to, room, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
+		 u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
+		 u[15]);
+	return gpu->device->has_uuid;
+}
+
+static void put_identity(struct json_object *to, const struct gpu *gpu)
+{
 	char text[48];
 
-	snprintf(text, sizeof(text),
-		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
-		 u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
-	json_add_text(to, "uuid", gpu->device->has_uuid ? text : NULL);
+	json_add_text(to, "uuid", gpu_uuid_text(gpu, text, sizeof(text)) ? text : NULL);
 	json_add_text(to, "model", gpu->device->model[0] ? gpu->device->model : NULL);
 	snprintf(text, sizeof(text), "%s%u", gpu->which.kind == PROTOCOL_GPU_SOFT ? "soft" : "nvidia",
 		 gpu->which.index);
@@ -304,7 +321,7 @@ static struct json_object *gpu_json(struct gpu *gpu, uint64_t used_bytes, uint64
 	json_add_number(to, "handovers", sched_handovers(gpu->sched));
 	json_add_real(to, "request", (double)sched_promised_ppm(gpu->sched) / SPEC_WHOLE_PPM);
 	json_add_number(to, "gate_cpu_ns", gate_cpu_ns(gpu->gate));
-	json_add_number(to, "turner_cpu_ns", thread_cpu_ns(gpu->turner));
+	json_add_number(to, "turner_cpu_ns", bf_thread_cpu_ns(gpu->turner));
 	json_add(to, "busy", gpu->has_busy ? busy_json(gpu->busy.sm_ppm, gpu->busy.mem_ppm) : NULL);
 	return to;
 }

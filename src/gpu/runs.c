@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/handed.h"
 #include "base/log.h"
 #include "base/message.h"
 #include "base/own.h"
@@ -129,8 +130,7 @@ static int ask_steward(const struct run *run, const struct protocol_notice *noti
 		      ? bf_message_receive(run->sock, &answer, sizeof(answer), &fd, MSG_DONTWAIT)
 		      : -ETIMEDOUT;
 	if (got != (ssize_t)sizeof(answer) || answer.magic != PROTOCOL_MAGIC || (answer.rc && fd >= 0)) {
-		if (fd >= 0)
-			close(fd);
+		bf_close_handed(&fd, run->uid);
 		/* The steward is out of step or gone. It is not asked again. */
 		shutdown(run->sock, SHUT_RDWR);
 		return -EPIPE;
@@ -157,7 +157,7 @@ static int steward_open_memory(void *context, pid_t pid)
 }
 
 /* Whether the processes are the sender's: front_pid is the sender, and the program is its user's. */
-static bool is_his(const struct talker *talker, const struct protocol_started *started)
+static bool is_of_client(const struct talker *talker, const struct protocol_started *started)
 {
 	struct stat st;
 	char path[32];
@@ -193,6 +193,7 @@ static int make_warden(struct vgpu *vgpu, struct bf_error *err)
 	if (!vgpu->warden)
 		return -err->code;
 	warden_close(vgpu->warden); /* sched opens it */
+	warden_set_lender(vgpu->warden, mps_warden_of(vgpu));
 	return 0;
 }
 
@@ -206,41 +207,36 @@ static struct run *new_run(const struct talker *talker, const struct protocol_st
 			     .number = ++talker->vgpu->gpu->next_run,
 			     .sock = talker->sock,
 			     .uid = talker->who.uid,
+			     .mps = talker->mps,
+			     .has_probes = talker->wants_probes || talker->mps,
 			     .front_pid = started->front_pid,
 			     .program_pid = started->program_pid };
 	snprintf(run->program, sizeof(run->program), "%.63s", started->program);
 	return run;
 }
 
-int run_start(struct talker *talker, const struct protocol_started *started, int listener,
+/* On the software GPU, programs join the domain by the folder that they are given. */
+static int permit_domain(const struct run *run, struct bf_error *err)
+{
+	cleanup_free char *folder = run->mps ? realpath(mps_folder_of(run->mps), NULL) : NULL;
+
+	return warden_set_domain_folder(run->vgpu->warden, folder ? folder : "", err);
+}
+
+int run_begin(struct run *run, pid_t root, int listener, const struct warden_reach *reach,
 	      struct bf_error *err)
 {
-	struct vgpu *vgpu = talker->vgpu;
+	struct vgpu *vgpu = run->vgpu;
 	struct gpu *gpu = vgpu->gpu;
 	cleanup_close int filter = listener;
-	cleanup_free struct run *run = new_run(talker, started);
-	struct warden_reach reach = { steward_get_fd, steward_open_memory, run };
-	int rc;
+	int rc = gpu->device->ops->supervise ? gpu->device->ops->supervise(gpu->device, root, err) : 0;
 
-	if (!run)
-		return bf_fail(err, ENOMEM, "out of memory");
-	if (!is_his(talker, started))
-		return bf_fail(err, EPERM, "process %d is not yours to run here%s", started->program_pid,
-			       started->front_pid == talker->who.pid
-				       ? ""
-				       : "; belfry and belfryd have to be in one PID namespace");
-	if (bf_is_hidden(started->program_pid))
-		return bf_fail(err, EACCES,
-			       "process %d cannot be looked at; belfryd needs CAP_SYS_PTRACE, or to be the "
-			       "same user's",
-			       started->program_pid);
-	rc = gpu->device->ops->supervise ? gpu->device->ops->supervise(gpu->device, started->front_pid, err)
-					 : 0;
 	if (!rc)
 		rc = make_warden(vgpu, err);
 	if (!rc)
-		rc = warden_add_run(vgpu->warden, run->number, bf_take_fd(&filter),
-				    started->wants_steward ? &reach : NULL, err);
+		rc = permit_domain(run, err);
+	if (!rc)
+		rc = warden_add_run(vgpu->warden, run->number, bf_take_fd(&filter), reach, err);
 	if (rc)
 		return rc;
 	rc = start_worker(vgpu, err);
@@ -254,14 +250,98 @@ int run_start(struct talker *talker, const struct protocol_started *started, int
 	vgpu->run_count++;
 	vgpu->runs_ever++;
 	gpu->run_count++;
-	talker->run = run;
 	event_run_started(run);
-	run = NULL;
 	turner_note(vgpu);
 	gpu_unlock(gpu);
 	turner_wake(gpu);
 	gpu_hall_tell_use(gpu);
 	return 0;
+}
+
+/* The domain may have changed since the client was told what to start. */
+static int check_domain(const struct talker *talker, struct bf_error *err)
+{
+	const struct vgpu *vgpu = talker->vgpu;
+	bool is_right = vgpu_is_shared(vgpu) ? talker->mps && mps_is_of(talker->mps, vgpu) : !talker->mps;
+
+	return is_right ? 0 : bf_fail(err, EAGAIN, "%s: its domain has just changed; try again", vgpu->name);
+}
+
+int run_start(struct talker *talker, const struct protocol_started *started, int listener,
+	      struct bf_error *err)
+{
+	cleanup_close int filter = listener;
+	cleanup_free struct run *run = new_run(talker, started);
+	struct warden_reach reach = { steward_get_fd, steward_open_memory, run };
+	int rc;
+
+	if (!run)
+		return bf_fail(err, ENOMEM, "out of memory");
+	if (!is_of_client(talker, started))
+		return bf_fail(err, EPERM, "process %d is not yours to run here%s", started->program_pid,
+			       started->front_pid == talker->who.pid
+				       ? ""
+				       : "; belfry and belfryd have to be in one PID namespace");
+	if (bf_is_hidden(started->program_pid))
+		return bf_fail(err, EACCES,
+			       "process %d cannot be looked at; belfryd needs CAP_SYS_PTRACE, or to be the "
+			       "same user's",
+			       started->program_pid);
+	if (check_domain(talker, err))
+		return -err->code;
+	rc = run_begin(run, started->front_pid, bf_take_fd(&filter), started->wants_steward ? &reach : NULL,
+		       err);
+	if (rc)
+		return rc;
+	talker->run = run;
+	talker->mps = NULL; /* the run has it now */
+	run = NULL;
+	return 0;
+}
+
+/* The keeper is a child of this process, and so its processes are descendants: Yama lets this process access them. It does
+ * not let the access proxy, which is no ancestor. */
+static int own_get_fd(void *context, pid_t pid, int fd)
+{
+	cleanup_close int pidfd = bf_pidfd_open(pid);
+
+	(void)context;
+	return pidfd < 0 ? pidfd : bf_pidfd_getfd(pidfd, fd);
+}
+
+static int own_open_memory(void *context, pid_t pid)
+{
+	char path[32];
+	int fd;
+
+	(void)context;
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+struct run *run_start_server(struct vgpu *vgpu, pid_t root, pid_t program, int listener, struct bf_error *err)
+{
+	struct warden_reach reach = { own_get_fd, own_open_memory, NULL };
+	struct run *run = calloc(1, sizeof(*run));
+
+	if (!run) {
+		close(listener);
+		bf_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
+	*run = (struct run){ .vgpu = vgpu,
+			     .number = ++vgpu->gpu->next_run,
+			     .sock = -1,
+			     .uid = vgpu->owner,
+			     .front_pid = root,
+			     .program_pid = program,
+			     .program = "MPS server" };
+	if (run_begin(run, root, listener, geteuid() ? &reach : NULL, err)) {
+		free(run);
+		return NULL;
+	}
+	return run;
 }
 
 static void say_end(const struct run *run, const char *why)
@@ -298,15 +378,22 @@ void run_end(struct run *run, const char *why)
 	run->is_ending = true;
 	event_run_ended(run, why);
 	gpu_unlock(gpu);
-	if (why)
+	if (why && sock >= 0)
 		say_end(run, why);
-	warden_end_run(vgpu->warden, run->number, why ? why : "its belfry has ended");
+	if (why || !run->attached)
+		warden_end_run(vgpu->warden, run->number, why ? why : "its belfry has ended");
+	else
+		warden_drop_run(vgpu->warden, run->number);
+	attached_end(gpu, run->attached, why != NULL);
 	if (is_last)
 		tell_worker(vgpu);
+	if (run->mps)
+		mps_drop(run->mps);
 	free(run);
 	gpu_lock(gpu);
 	gpu_hall_tell_use(gpu);
 	if (is_last && vgpu->is_ephemeral)
 		vgpu_remove(vgpu, "its run has ended");
-	shutdown(sock, SHUT_RDWR); /* last: see protocol.h */
+	if (sock >= 0)
+		shutdown(sock, SHUT_RDWR); /* last: see protocol.h */
 }

@@ -235,6 +235,7 @@ struct seat *seat_take(struct gpu *gpu, struct vgpu *vgpu, struct seat *seat)
 	}
 	if (!vgpu)
 		work_setup(gpu);
+	probes_watch_again(gpu);
 	return before;
 }
 

@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,20 +27,16 @@
 enum { START_LIMIT_S = 10, OWN_SOURCES = 6 };
 
 /* The software GPU computes on the processors that the poller would spin on. */
-static const struct gate_rest rest_beside_soft = { .spin_us = 20,
-						   .doze_us = 50,
-						   .awake_us = 200000,
-						   .sleep_us = 1000,
-						   .tired_us = 2000000,
-						   .deep_us = 2500,
-						   .trap_us = 20000,
-						   .net_us = 20000 };
+static const struct gate_rest rest_beside_soft = {
+	.spin_us = 20,
+	.stages = { { 50, 200000 }, { 1000, 2000000 }, { 2500, 0 } },
+	.trap_us = 20000,
+	.net_us = 20000
+};
 
-/* With the NVIDIA driver they are not the default before they are measured on one of its GPUs. */
 bool gpu_has_traps(const struct gpu *gpu)
 {
-	return gpu->settings.doorbells == SETTINGS_BREAKPOINTS ||
-	       (gpu->settings.doorbells == SETTINGS_DOORBELLS_AUTO && gpu->which.kind == PROTOCOL_GPU_SOFT);
+	return gpu->settings.doorbells != SETTINGS_POLLING;
 }
 
 struct sched_options gpu_sched_options(const struct gpu *gpu)
@@ -59,18 +56,18 @@ struct sched_options gpu_sched_options(const struct gpu *gpu)
 
 /* To the NVIDIA driver CAP_SYS_ADMIN is an administrator, whom it lets do what programs must not; and what we perform is
  * done with our rights. It is needed only to be told of other users' context switches, and that is asked once. To become
- * another user is only for belfryd, where it runs a command. */
+ * another user is only for the keepers of MPS servers, which we start: that right stays permitted, and is not effective. */
 static void drop_rights(void)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2] = { { 0 } };
-	uint32_t dropped = 1u << CAP_SYS_ADMIN | 1u << CAP_SETUID | 1u << CAP_SETGID;
+	uint32_t dropped = 1u << CAP_SYS_ADMIN, lent = 1u << CAP_SETUID | 1u << CAP_SETGID;
 
-	if (syscall(SYS_capget, &head, data) || !(data[0].permitted & dropped))
+	if (syscall(SYS_capget, &head, data) || !(data[0].permitted & (dropped | lent)))
 		return;
-	data[0].effective &= ~dropped;
+	data[0].effective &= ~(dropped | lent);
 	data[0].permitted &= ~dropped;
-	data[0].inheritable &= ~dropped;
+	data[0].inheritable &= ~(dropped | lent);
 	if (syscall(SYS_capset, &head, data))
 		bf_log(BF_LOG_WARN, "CAP_SYS_ADMIN cannot be given up: %s", strerror(errno));
 }
@@ -148,17 +145,38 @@ static int check_proc(struct bf_error *err)
 		       "proc /proc");
 }
 
-static void finish(struct gpu *gpu)
+static struct vgpu *next_shown(struct gpu *gpu)
 {
+	struct vgpu *vgpu = gpu->vgpus;
+
+	while (vgpu && vgpu->is_hidden)
+		vgpu = vgpu->next;
+	return vgpu;
+}
+
+/* A server of another version may have replaced it. */
+static void unlink_own(const char *path, const struct stat *own)
+{
+	struct stat now;
+
+	if (path[0] && !lstat(path, &now) && now.st_dev == own->st_dev && now.st_ino == own->st_ino)
+		unlink(path);
+}
+
+static void finish(struct gpu *gpu, const struct stat *own_socket)
+{
+	struct vgpu *vgpu;
+
 	/* Runs are told why before their connections close. */
 	gpu_lock(gpu);
-	while (gpu->vgpus)
-		vgpu_remove(gpu->vgpus,
-			    gpu->why ? gpu->why
-				     : "the GPU server was told to end; what ran on the vGPU was ended");
+	while ((vgpu = next_shown(gpu)))
+		vgpu_remove(vgpu, gpu->why
+					  ? gpu->why
+					  : "the GPU server was told to end; what ran on the vGPU was ended");
 	gpu_unlock(gpu);
 	while (!LIST_EMPTY(&gpu->talkers))
 		talker_drop(gpu, LIST_FIRST(&gpu->talkers));
+	mps_end(gpu);
 	turner_end(gpu);
 	policies_end(gpu);
 	sched_free(gpu->sched);
@@ -168,8 +186,8 @@ static void finish(struct gpu *gpu)
 		turns_close(gpu->turns);
 	if (gpu->device)
 		gpu->device->ops->close(gpu->device);
-	if (gpu->socket[0])
-		unlink(gpu->socket);
+	probes_end(gpu);
+	unlink_own(gpu->socket, own_socket);
 	loader_end(
 		gpu); /* the last to be waited for: the verifier may take longer than belfryd waits for us */
 	trace_close(&gpu->trace);
@@ -199,7 +217,9 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 /* When something must be done without an event; 0: never. */
 static uint64_t due_ns(const struct gpu *gpu)
 {
-	uint64_t due = sooner(sooner(vgpus_due_ns(gpu), limits_due_ns(gpu)), gpu->busy_due_ns);
+	uint64_t due = sooner(sooner(vgpus_due_ns(gpu), limits_due_ns(gpu)),
+			      sooner(gpu->busy_due_ns, sooner(mps_due_ns(gpu), sooner(leases_due_ns(gpu),
+										      probes_due_ns(gpu)))));
 
 	for (const struct talker *t = LIST_FIRST(&gpu->talkers); t; t = LIST_NEXT(t, next))
 		due = sooner(due, t->until_ns);
@@ -283,7 +303,7 @@ static bool watch(struct gpu *gpu, int fd, uint32_t events, enum loop_order orde
 
 static int watch_all(struct gpu *gpu, struct bf_error *err)
 {
-	gpu->loop = loop_new(GPU_TALKERS_MAX + OWN_SOURCES, err);
+	gpu->loop = loop_new(GPU_TALKERS_MAX + GPU_MPS_MAX + OWN_SOURCES, err);
 	if (!gpu->loop)
 		return -err->code;
 	gpu_watch_hall(gpu);
@@ -296,7 +316,8 @@ static int watch_all(struct gpu *gpu, struct bf_error *err)
 	return bf_fail(err, errno, "no descriptors: %s", strerror(errno));
 }
 
-static int start(struct gpu *gpu, bool any_driver, struct bf_error *err)
+/* own_socket: the file at gpu->socket, whose inode is in use as long as this process listens on it. */
+static int start(struct gpu *gpu, bool any_driver, struct stat *own_socket, struct bf_error *err)
 {
 	int rc = check_proc(err);
 
@@ -306,6 +327,8 @@ static int start(struct gpu *gpu, bool any_driver, struct bf_error *err)
 		rc = open_gpu(gpu, any_driver, err);
 	if (!rc)
 		rc = gpu_hall_listen(gpu, err);
+	if (!rc && gpu->socket[0] && lstat(gpu->socket, own_socket))
+		rc = bf_fail(err, errno, "%s: %s", gpu->socket, strerror(errno));
 	if (!rc)
 		rc = watch_all(gpu, err);
 	return rc ? rc : turner_start(gpu, err);
@@ -324,15 +347,24 @@ static void serve(struct gpu *gpu)
 {
 	while (!gpu->is_ending && !must_end(gpu)) {
 		uint64_t due = due_ns(gpu);
+		int rc;
 
 		talkers_watch(gpu);
-		loop_wait(gpu->loop, due ? due : LOOP_FOREVER);
+		rc = loop_wait(gpu->loop, due ? due : LOOP_FOREVER);
+		if (rc < 0) {
+			bf_log(BF_LOG_ERROR, "cannot wait for events: %s", strerror(-rc));
+			gpu->why = "the GPU server cannot wait for events; what ran on the vGPU was ended";
+			gpu->is_ending = true;
+		}
 		limits_tell(gpu, bf_now_ns());
 		if (gpu->hall < 0)
 			talkers_saved(gpu, NULL);
 		drop_the_late(gpu, bf_now_ns());
 		vgpus_end_holds(gpu, bf_now_ns());
 		busy_look(gpu, bf_now_ns());
+		mps_look(gpu, bf_now_ns());
+		leases_look(gpu, bf_now_ns());
+		probes_look(gpu, bf_now_ns());
 	}
 }
 
@@ -357,6 +389,7 @@ int gpu_server_main(int hall)
 	};
 	struct hall_message message;
 	struct bf_error err = { 0 };
+	struct stat own_socket = { 0 };
 	int status = 0;
 
 	fcntl(hall, F_SETFD, FD_CLOEXEC);
@@ -380,12 +413,14 @@ int gpu_server_main(int hall)
 	pthread_mutex_init(&gpu.policy_lock, NULL);
 	pthread_cond_init(&gpu.unpinned, NULL);
 	pthread_cond_init(&gpu.turned, NULL);
-	if (start(&gpu, message.flags & PROTOCOL_ANY_DRIVER, &err)) {
+	if (start(&gpu, message.flags & PROTOCOL_ANY_DRIVER, &own_socket, &err)) {
 		gpu_hall_tell_failed(hall, err.text);
 		gpu.socket[0] = 0;
 		status = 1;
 	} else {
 		policies_begin(&gpu);
+		mps_folders_begin(&gpu);
+		probes_begin(&gpu);
 		if (gpu.settings.policy[0]) {
 			policy_configure(&gpu);
 			loader_wait(&gpu); /* it decides from the start on */
@@ -393,6 +428,6 @@ int gpu_server_main(int hall)
 		gpu_hall_tell_all(&gpu);
 		serve(&gpu);
 	}
-	finish(&gpu);
+	finish(&gpu, &own_socket);
 	return status;
 }

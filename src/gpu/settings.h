@@ -24,6 +24,9 @@ struct settings {
 	uint32_t permit_count;
 	uint32_t permits[SETTINGS_PERMITS]; /* controls that Belfry does not know and that programs may use */
 	char public_domains[512];	    /* names, separated by spaces: vGPUs of every user may join */
+	char mps_control
+		[256]; /* the control program of MPS; empty: found in PATH, and none for software GPUs */
+	char mps_folder[64]; /* where the folders of MPS servers are; empty: see mps_folder.c */
 };
 
 extern const struct settings settings_default;

@@ -1,5 +1,5 @@
 /* Recent events, kept in a ring and written in a format that Perfetto opens: a track for each vGPU, with its tokens,
- * waits and stops. */
+ * waits and stops. The text is written by hand: json-c would hold an object for each event. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -96,6 +96,7 @@ static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 
 	if (counts.waiting_since_ns && !vgpu->is_told_waiting) {
 		vgpu->is_told_waiting = true;
+		lease_stir(vgpu);
 		sched_waits(gpu->sched, vgpu->sched, now_ns);
 		gpu_trace(vgpu, TRACE_WAIT, counts.waiting_since_ns, 0);
 		work_came(vgpu, counts.waiting_since_ns);
@@ -111,6 +112,7 @@ static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 		if (!vgpu->is_told_running)
 			gpu_trace(vgpu, TRACE_RUN, counts.woke_ns, 0);
 		vgpu->is_told_running = vgpu->has_run = true;
+		lease_stir(vgpu);
 		work_came(vgpu, counts.woke_ns);
 	}
 }
@@ -153,6 +155,7 @@ static void probe(struct vgpu *vgpu, uint64_t now_ns)
 	struct gpu *gpu = vgpu->gpu;
 	struct gate_vgpu_counts counts = gate_vgpu_counts(warden_gate(vgpu->warden));
 	struct device_done done[DONE_AT_ONCE];
+	bool is_latency = vgpu->spec.class == SPEC_LATENCY; /* may change without the lock */
 	enum warden_progress progress;
 	unsigned count = 0;
 
@@ -165,7 +168,7 @@ static void probe(struct vgpu *vgpu, uint64_t now_ns)
 	vgpu_pin(vgpu);
 	gpu_unlock(gpu);
 	progress = warden_progress(vgpu->warden);
-	if (vgpu->spec.class == SPEC_LATENCY)
+	if (is_latency)
 		count = warden_done(vgpu->warden, done, DONE_AT_ONCE);
 	gpu_lock(gpu);
 	meter_take_done(vgpu, done, count);

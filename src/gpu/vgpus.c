@@ -97,7 +97,7 @@ static struct vgpu *add(struct gpu *gpu, const struct vgpu *values, const struct
 }
 
 struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *spec, uid_t owner,
-			 bool is_ephemeral, struct bf_error *err)
+			 unsigned flags, struct bf_error *err)
 {
 	struct sched_share share;
 	struct vgpu *vgpu, values;
@@ -109,14 +109,15 @@ struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *s
 		return NULL;
 	}
 	share = gpu_sched_share(spec, domain_number(gpu, NULL, spec->domain, owner));
-	if (check_mem(gpu, spec->mem_bytes, err) || sched_check(gpu->sched, &share, NULL, err) ||
-	    promise_mem(gpu, 0, spec->mem_bytes, err))
+	if (check_mem(gpu, spec->mem_bytes, err) || domain_check_sm(gpu, NULL, spec, owner, err) ||
+	    sched_check(gpu->sched, &share, NULL, err) || promise_mem(gpu, 0, spec->mem_bytes, err))
 		return NULL;
 	values = (struct vgpu){ .gpu = gpu,
 				.spec = *spec,
 				.owner = owner,
 				.domain = share.domain,
-				.is_ephemeral = is_ephemeral,
+				.is_ephemeral = flags & VGPU_IS_EPHEMERAL,
+				.is_hidden = flags & VGPU_IS_HIDDEN,
 				.worker_wake = -1,
 				.is_quiet = true,
 				.made_s = (uint64_t)time(NULL),
@@ -130,7 +131,8 @@ struct vgpu *vgpu_create(struct gpu *gpu, const char *name, const struct spec *s
 	}
 	trace_name(vgpu);
 	gpu_trace(vgpu, TRACE_HERE, bf_now_ns(), 0);
-	gpu_hall_tell_vgpu(gpu, vgpu);
+	if (!vgpu->is_hidden)
+		gpu_hall_tell_vgpu(gpu, vgpu);
 	policy_tell(vgpu, BELFRY_HOOK_VGPU_INIT);
 	work_share(vgpu);
 	return vgpu;
@@ -168,6 +170,28 @@ static int set_mem(struct vgpu *vgpu, uint64_t bytes, struct bf_error *err)
 	return rc;
 }
 
+/* In another domain there is another MPS server, or none. */
+static void set_lenders(struct gpu *gpu)
+{
+	if (LIST_EMPTY(&gpu->mps))
+		return;
+	gpu_unlock(gpu);
+	mps_lend(gpu);
+	gpu_lock(gpu);
+}
+
+/* A client of an MPS server cannot change to another one. */
+static int check_leave(const struct vgpu *vgpu, struct bf_error *err)
+{
+	for (const struct run *r = vgpu->runs; r; r = r->next)
+		if (r->mps)
+			return bf_fail(
+				err, EBUSY,
+				"%s: its programs share a GPU context with domain '%s'; end them first",
+				vgpu->name, vgpu->spec.domain);
+	return 0;
+}
+
 int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct bf_error *err)
 {
 	struct gpu *gpu = vgpu->gpu;
@@ -180,10 +204,16 @@ int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct 
 	rc = spec_check(&next, err);
 	if (rc)
 		return rc;
-	if (strcmp(next.domain, vgpu->spec.domain))
+	if (strcmp(next.domain, vgpu->spec.domain)) {
+		rc = check_leave(vgpu, err);
+		if (rc)
+			return rc;
 		domain = domain_number(gpu, vgpu, next.domain, vgpu->owner);
+	}
 	share = gpu_sched_share(&next, domain);
-	rc = sched_check(gpu->sched, &share, vgpu->sched, err);
+	rc = domain_check_sm(gpu, vgpu, &next, vgpu->owner, err);
+	if (!rc)
+		rc = sched_check(gpu->sched, &share, vgpu->sched, err);
 	if (!rc && parts & SPEC_MEM)
 		rc = set_mem(vgpu, next.mem_bytes, err);
 	if (rc)
@@ -197,6 +227,9 @@ int vgpu_set(struct vgpu *vgpu, const struct spec *spec, uint32_t parts, struct 
 	gpu_hall_tell_vgpu(gpu, vgpu);
 	policy_tell(vgpu, BELFRY_HOOK_VGPU_SET);
 	work_share(vgpu);
+	if (parts & SPEC_DOMAIN)
+		set_lenders(gpu);
+	lease_changed(vgpu);
 	turner_wait(gpu);
 	return 0;
 }
@@ -229,6 +262,8 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 	for (struct talker *t = LIST_FIRST(&gpu->talkers); t; t = LIST_NEXT(t, next))
 		if (t->vgpu == vgpu)
 			t->vgpu = NULL;
+	lease_leave(vgpu);
+	probes_leave(vgpu);
 	wait_unpinned(vgpu);
 	limits_end(vgpu);
 	faults_end(vgpu);
@@ -245,7 +280,8 @@ void vgpu_remove(struct vgpu *vgpu, const char *why)
 	gpu_unlock(gpu);
 	account = account_of(vgpu, &report); /* without the lock: may wait for a driver call */
 	gpu_lock(gpu);
-	gpu_hall_tell_gone(gpu, vgpu, &account);
+	if (!vgpu->is_hidden)
+		gpu_hall_tell_gone(gpu, vgpu, &account);
 	gpu_unlock(gpu);
 	vgpu_end_worker(vgpu);
 	warden_free(vgpu->warden);
@@ -295,6 +331,30 @@ static void tell_sched(struct vgpu *vgpu, enum protocol_op op)
 	turner_wait(vgpu->gpu); /* the answer follows when the gate is open, or waits for its turn */
 }
 
+/* The state that an order leads to. Hold and stop are independent: resume ends a stop and leaves a hold. Open ends
+ * both, so that it never succeeds without an effect. docs/sharing.md has the table. */
+static enum vgpu_order next_order(const struct vgpu *vgpu, enum protocol_op op, unsigned *holds)
+{
+	bool is_stopped = op == PROTOCOL_STOP || (op == PROTOCOL_HOLD && vgpu->order == VGPU_STOPPED);
+
+	*holds = vgpu->holds;
+	if (op == PROTOCOL_HOLD)
+		*holds |= VGPU_HOLD_OPERATOR;
+	else if (op == PROTOCOL_OPEN)
+		*holds &= ~(unsigned)VGPU_HOLD_OPERATOR;
+	return is_stopped ? VGPU_STOPPED : *holds ? VGPU_HELD : VGPU_FREE;
+}
+
+/* A hold has a time, a stop keeps that of the hold before, and the operator holds nothing after open. */
+static void note_hold(struct vgpu *vgpu, enum protocol_op op, unsigned holds, uint64_t for_us)
+{
+	vgpu->holds = holds;
+	if (op == PROTOCOL_HOLD && for_us)
+		vgpu->open_ns = bf_now_ns() + for_us * 1000;
+	else if (op == PROTOCOL_HOLD || !(holds & VGPU_HOLD_OPERATOR))
+		vgpu->open_ns = 0;
+}
+
 /* The operator's order takes precedence over sched, which regards the vGPU as held until it is free again. */
 int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct bf_error *err)
 {
@@ -302,12 +362,21 @@ int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct b
 		[VGPU_FREE] = TRACE_RESUME, [VGPU_HELD] = TRACE_CLOSE, [VGPU_STOPPED] = TRACE_STOP
 	};
 	struct gpu *gpu = vgpu->gpu;
+	enum vgpu_order next;
+	unsigned holds;
 	int rc;
 
 	wait_unpinned(vgpu);
-	/* Resume ends a stop but not a hold. Open ends both. */
-	if (is_free(op) && (vgpu->order == VGPU_FREE || (op == PROTOCOL_RESUME && vgpu->order == VGPU_HELD)))
+	if (op == PROTOCOL_OPEN && vgpu->order == VGPU_HELD && vgpu->holds == VGPU_HOLD_LEASE)
+		return bf_fail(err, EBUSY,
+			       "%s: its gate is closed until its programs have given back SMs; see belfry "
+			       "explain %s",
+			       vgpu->name, vgpu->name);
+	next = next_order(vgpu, op, &holds);
+	if (next == vgpu->order) {
+		note_hold(vgpu, op, holds, for_us);
 		return 0;
+	}
 	sched_hold(gpu->sched, vgpu->sched, true, bf_now_ns());
 	rc = tell_warden(vgpu, op, err);
 	if (rc) {
@@ -315,12 +384,53 @@ int vgpu_order(struct vgpu *vgpu, enum protocol_op op, uint64_t for_us, struct b
 		turner_wake(gpu);
 		return rc;
 	}
-	vgpu->order = op == PROTOCOL_STOP ? VGPU_STOPPED : op == PROTOCOL_HOLD ? VGPU_HELD : VGPU_FREE;
-	vgpu->open_ns = op == PROTOCOL_HOLD && for_us ? bf_now_ns() + for_us * 1000 : 0;
-	gpu_trace(vgpu, traces[vgpu->order], bf_now_ns(), 0);
-	event_order(vgpu, op);
+	vgpu->order = next;
+	note_hold(vgpu, op, holds, for_us);
+	if (op == PROTOCOL_RESUME)
+		gpu_trace(vgpu, TRACE_RESUME, bf_now_ns(), 0);
+	if (op != PROTOCOL_RESUME || next == VGPU_HELD)
+		gpu_trace(vgpu, traces[next], bf_now_ns(), 0);
+	event_order(vgpu);
 	tell_sched(vgpu, op);
 	return 0;
+}
+
+/* Work that sched has stopped runs to its end: the holder must be able to give back its SMs. */
+static void close_for_lease(struct vgpu *vgpu)
+{
+	struct bf_error err = { 0 };
+
+	vgpu_pin(vgpu);
+	gpu_unlock(vgpu->gpu);
+	warden_close(vgpu->warden);
+	if (warden_resume(vgpu->warden, &err))
+		bf_log(BF_LOG_WARN, "%s: %s", vgpu->name, err.text);
+	gpu_lock(vgpu->gpu);
+	vgpu_unpin(vgpu);
+}
+
+void vgpu_hold_lease(struct vgpu *vgpu, bool is_held)
+{
+	struct sched *sched = vgpu->gpu->sched;
+	enum vgpu_order next;
+
+	wait_unpinned(vgpu);
+	if (is_held)
+		vgpu->holds |= VGPU_HOLD_LEASE;
+	else
+		vgpu->holds &= ~(unsigned)VGPU_HOLD_LEASE;
+	next = vgpu->order == VGPU_STOPPED ? VGPU_STOPPED : vgpu->holds ? VGPU_HELD : VGPU_FREE;
+	if (next == vgpu->order)
+		return;
+	sched_hold(sched, vgpu->sched, true, bf_now_ns());
+	if (is_held && vgpu->warden)
+		close_for_lease(vgpu);
+	vgpu->order = next;
+	gpu_trace(vgpu, next == VGPU_HELD ? TRACE_CLOSE : TRACE_RESUME, bf_now_ns(), 0);
+	sched_resumed(sched, vgpu->sched, bf_now_ns());
+	sched_hold(sched, vgpu->sched, next != VGPU_FREE, bf_now_ns());
+	turner_note(vgpu);
+	turner_wake(vgpu->gpu);
 }
 
 uint64_t vgpus_due_ns(const struct gpu *gpu)
@@ -328,24 +438,32 @@ uint64_t vgpus_due_ns(const struct gpu *gpu)
 	uint64_t due = 0;
 
 	for (const struct vgpu *v = gpu->vgpus; v; v = v->next)
-		if (v->open_ns && v->order == VGPU_HELD && (!due || v->open_ns < due))
+		if (v->open_ns && v->holds & VGPU_HOLD_OPERATOR && (!due || v->open_ns < due))
 			due = v->open_ns;
 	return due;
 }
 
+/* The time of a hold is over. A stop stays. */
+static void end_hold(struct vgpu *vgpu, uint64_t now_ns)
+{
+	struct bf_error err = { 0 };
+
+	if (vgpu->order == VGPU_STOPPED) {
+		note_hold(vgpu, PROTOCOL_OPEN, vgpu->holds & ~(unsigned)VGPU_HOLD_OPERATOR, 0);
+	} else if (vgpu_order(vgpu, PROTOCOL_OPEN, 0, &err)) {
+		bf_log(BF_LOG_WARN, "%s: %s", vgpu->name, err.text);
+		vgpu->open_ns = now_ns + AGAIN_MS * 1000000ull;
+	}
+}
+
 void vgpus_end_holds(struct gpu *gpu, uint64_t now_ns)
 {
-	struct bf_error err;
-
 	if (!vgpus_due_ns(gpu) || vgpus_due_ns(gpu) > now_ns)
 		return;
 
 	gpu_lock(gpu);
 	for (struct vgpu *v = gpu->vgpus; v; v = v->next)
-		if (v->open_ns && v->open_ns <= now_ns && v->order == VGPU_HELD &&
-		    vgpu_order(v, PROTOCOL_OPEN, 0, &err)) {
-			bf_log(BF_LOG_WARN, "%s: %s", v->name, err.text);
-			v->open_ns = now_ns + AGAIN_MS * 1000000ull;
-		}
+		if (v->open_ns && v->open_ns <= now_ns && v->holds & VGPU_HOLD_OPERATOR)
+			end_hold(v, now_ns);
 	gpu_unlock(gpu);
 }

@@ -56,9 +56,9 @@ static const struct family gpu_families[] = {
 	{ "BELFRY_FI_DEV_FB_TOTAL", "gauge", "Device memory (in MiB).", "mem.total", 1 / MIB, NULL },
 	{ "BELFRY_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).", "temperature_c", 1, NULL },
 	{ "BELFRY_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", "power_w", 1, NULL },
-	{ "belfry_gpu_reserved_bytes", "gauge", "Device memory set aside for vGPUs.", "mem.reserved", 1,
+	{ "belfry_gpu_reserved_bytes", "gauge", "Device memory reserved for vGPUs.", "mem.reserved", 1,
 	  NULL },
-	{ "belfry_gpu_request_ratio", "gauge", "Sum of the GPU time guaranteed to vGPUs (0 to 1).", "request",
+	{ "belfry_gpu_request_ratio", "gauge", "Sum of the requested shares of GPU time (0 to 1).", "request",
 	  1, NULL },
 	{ "belfry_gpu_busy_seconds_total", "counter", "Time the GPU was in use.", "busy_ns", NS, NULL },
 	{ "belfry_gpu_handovers_total", "counter", "Times the GPU went from one vGPU to another.",
@@ -77,7 +77,8 @@ static const struct family vgpu_families[] = {
 	{ "belfry_vgpu_memory_used_bytes", "gauge", "Device memory used.", "mem.used", 1, NULL },
 	{ "belfry_vgpu_memory_high_water_bytes", "gauge", "The most device memory it has used.", "mem.most",
 	  1, NULL },
-	{ "belfry_vgpu_request_ratio", "gauge", "GPU time guaranteed (0 to 1).", "time.request", 1, NULL },
+	{ "belfry_vgpu_request_ratio", "gauge", "Requested share of GPU time (0 to 1).", "time.request", 1,
+	  NULL },
 	{ "belfry_vgpu_limit_ratio", "gauge", "GPU time not passed over a window (0 to 1).", "time.limit", 1,
 	  NULL },
 	{ "belfry_vgpu_gpu_seconds_total", "counter", "GPU time used.", "time.gpu_ns", NS, NULL },
@@ -99,6 +100,13 @@ static const struct family vgpu_families[] = {
 	  "latency.samples", 1, NULL },
 	{ "belfry_vgpu_missed_objectives_total", "counter",
 	  "Submissions that took longer than the objective.", "latency.missed", 1, NULL },
+	{ "belfry_vgpu_sms", "gauge", "SMs that its programs may use now, in a shared domain.",
+	  "sm.lease.sms", 1, NULL },
+	{ "belfry_vgpu_sm_moves_total", "counter", "Times work of its programs went to other SMs.",
+	  "sm.moves", 1, NULL },
+	{ "belfry_vgpu_sm_fell_back_total", "counter",
+	  "Launches that ran on all SMs because they did not fit on those that it had.", "sm.fell_back", 1,
+	  NULL },
 	{ "belfry_vgpu_faults_total", "counter", "Faults on the GPU that ended a context of its programs.",
 	  "faults.count", 1, NULL },
 };
@@ -197,6 +205,42 @@ static void write_runs(FILE *out, const char *name, struct write_labels *labels,
 		write_sample(out, name, labels, (double)json_object_array_length(runs));
 }
 
+/* An exec into a container is a further run with the same ID. */
+static bool is_told(struct json_object *runs, size_t before, const char *id)
+{
+	for (size_t i = 0; i < before; i++) {
+		const char *other = read_text(json_object_array_get_idx(runs, i), "id");
+
+		if (other && !strcmp(other, id))
+			return true;
+	}
+	return false;
+}
+
+static void write_run_info(FILE *out, const char *name, struct write_labels *labels, struct json_object *vgpu,
+			   const struct family *family)
+{
+	static const char *const keys[] = { "kind", "id", "pod", "namespace", "container" };
+	struct json_object *runs = read_at(vgpu, "runs");
+
+	(void)family;
+	(void)labels;
+	for (size_t i = 0; json_object_is_type(runs, json_type_array) && i < json_object_array_length(runs);
+	     i++) {
+		struct json_object *run = json_object_array_get_idx(runs, i);
+		const char *id = read_text(run, "id");
+		struct write_labels with = { 0 };
+
+		if (!id || is_told(runs, i, id))
+			continue;
+		write_label(&with, "gpu", read_text(vgpu, "gpu"));
+		write_label(&with, "vgpu", read_text(vgpu, "name"));
+		for (size_t j = 0; j < COUNT(keys); j++)
+			write_label(&with, keys[j], read_text(run, keys[j]));
+		write_sample(out, name, &with, 1);
+	}
+}
+
 static void write_state(FILE *out, const char *name, struct write_labels *labels, struct json_object *vgpu,
 			const struct family *family)
 {
@@ -258,6 +302,8 @@ static const struct {
 	{ "belfry_vgpu_memory_limit_bytes", "gauge", "Its memory limit; none where it has no limit.",
 	  write_memory_limit },
 	{ "belfry_vgpu_runs", "gauge", "Programs that run on it.", write_runs },
+	{ "belfry_run_info", "gauge", "1 for each container, pod and job on it, which the labels name.",
+	  write_run_info },
 	{ "belfry_vgpu_state", "gauge", "1 for the state that it is in, 0 for the others.", write_state },
 	{ "belfry_vgpu_latency_seconds", "gauge",
 	  "How long submissions took lately: the median, and the percentile of its objective or 99.",

@@ -11,7 +11,7 @@ enum { WRITE_LABELS_MAX = 10 };
 struct write_labels {
 	unsigned count;
 	const char *names[WRITE_LABELS_MAX];
-	char values[WRITE_LABELS_MAX][128];
+	char values[WRITE_LABELS_MAX][256];
 };
 
 void write_label(struct write_labels *labels, const char *name, const char *value); /* NULL: "" */

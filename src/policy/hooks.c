@@ -21,7 +21,7 @@ static const struct {
 	[BELFRY_HOOK_MEM_PRESSURE] = { "mem_pressure", sizeof(struct belfry_mem_pressure) },
 	[BELFRY_HOOK_OBJECTIVE_MISSED] = { "objective_missed", sizeof(struct belfry_objective) },
 	[BELFRY_HOOK_FAULT] = { "fault", sizeof(struct belfry_fault) },
-	[BELFRY_HOOK_MODULE_LOAD] = { "module_load", sizeof(struct belfry_init) },
+	[BELFRY_HOOK_MODULE_LOAD] = { "module_load", sizeof(struct belfry_module_load) },
 };
 
 const char *policy_hook_name(enum belfry_hook hook)

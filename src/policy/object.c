@@ -105,6 +105,8 @@ int object_open(struct object *object, const void *bytes, size_t size, struct bf
 		rc = take_programs(object, err);
 	if (!rc)
 		rc = maps_check(object->bpf, &object->table, err);
+	if (!rc)
+		rc = bindings_read(object, bytes, size, err);
 	if (rc)
 		object_close(object);
 	return rc;

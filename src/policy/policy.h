@@ -83,6 +83,20 @@ struct policy_tunable {
 /* The policy's tunables and their values. */
 const struct policy_tunable *policy_tunables(const struct policy *policy, size_t *count);
 
+/* Maps of the policy that have what probes have counted: BELFRY_PROBE_MAP. */
+enum { POLICY_BINDINGS_MAX = 8, POLICY_BOUND_MAX = 4096 };
+struct policy_binding {
+	char map[32], probe[32], probe_map[32];
+	uint32_t key_bytes; /* of the probe's map; the policy's has the vGPU in front of it */
+	uint32_t value_bytes;
+	uint32_t max_entries; /* at most POLICY_BOUND_MAX, of all vGPUs */
+};
+const struct policy_binding *policy_bindings(const struct policy *policy, size_t *count);
+/* Replaces the entries of a vGPU in such a map. `entries`: keys (of the probe's map) and values, one after the other, sorted
+ * by key. Returns how many of them the map has. Programs of the policy that run meanwhile may see old and new entries. */
+size_t policy_bound_set(struct policy *policy, size_t binding, uint64_t vgpu, const void *entries,
+			size_t count);
+
 /* What an object contains, with these tunables set, as far as that is known without the kernel. */
 struct policy_description {
 	struct belfry_policy policy;

@@ -9,13 +9,13 @@ static const struct {
 	uint32_t clamp;
 	const char *name, *reason;
 } clamps_known[] = {
-	{ SCHED_CLAMP_CHOICE, "choice", "who was proposed cannot have the token" },
-	{ SCHED_CLAMP_PROMISE, "promise", "another had to come first, to whom too much was owed" },
-	{ SCHED_CLAMP_SLICE, "slice", "a slice may not be so short or so long" },
-	{ SCHED_CLAMP_SPACE, "space", "such units or such company cannot be had" },
-	{ SCHED_CLAMP_TURNS, "turns", "there is no such timeslice or level, or no such way to ride" },
-	{ SCHED_CLAMP_STOP, "stop", "too much was owed to the holder itself, or it had only just begun" },
-	{ SCHED_CLAMP_WEIGHT, "weight", "a weight is never below the request, nor above the whole" },
+	{ SCHED_CLAMP_CHOICE, "choice", "the proposed vGPU cannot have the token" },
+	{ SCHED_CLAMP_PROMISE, "promise", "another vGPU comes first: too much of its request is owed to it" },
+	{ SCHED_CLAMP_SLICE, "slice", "the slice was too short or too long" },
+	{ SCHED_CLAMP_SPACE, "space", "such units, or such a vGPU beside it, are not possible" },
+	{ SCHED_CLAMP_TURNS, "turns", "the timeslice, the interleave level or the ride was out of range" },
+	{ SCHED_CLAMP_STOP, "stop", "too much is owed to the holder itself, or its slice has just begun" },
+	{ SCHED_CLAMP_WEIGHT, "weight", "the weight was below the request, or above the whole" },
 };
 enum { CLAMPS_KNOWN = sizeof(clamps_known) / sizeof(clamps_known[0]) };
 
@@ -97,12 +97,12 @@ bool decision_is_asked(enum belfry_hook hook, bool of_vgpu)
 	case BELFRY_HOOK_MEM_ALLOC:
 	case BELFRY_HOOK_OBJECTIVE_MISSED:
 	case BELFRY_HOOK_FAULT:
+	case BELFRY_HOOK_MODULE_LOAD:
 		return true;
 	case BELFRY_HOOK_TICK:
 	case BELFRY_HOOK_PREEMPT:
 	case BELFRY_HOOK_MEM_PRESSURE:
 		return !of_vgpu;
-	case BELFRY_HOOK_MODULE_LOAD: /* not called yet */
 	case BELFRY_HOOKS:
 		break;
 	}

@@ -88,7 +88,7 @@ static const struct entry entries[] = {
 	REFUSED(0x0083, "NV01_MEMORY_LIST_OBJECT"),
 	/* Internal to the driver. */
 	REFUSED(0x0090, "KERNEL_GRAPHICS_CONTEXT"),
-	/* Compression tags of the card, shared by all programs. Not needed. */
+	/* Compression tags of the GPU, shared by all programs. Not needed. */
 	REFUSED(0x00b1, "NV01_MEMORY_HW_RESOURCES"),
 	/* Root only. A linear window on the whole framebuffer: allocates nothing, gives access to
 	 * everything. */
@@ -99,7 +99,7 @@ static const struct entry entries[] = {
 	REFUSED(0x00da, "NV_SEMAPHORE_SURFACE"),
 	/* Memory of the driver, not in the ledger. */
 	REFUSED(0x00db, "NV40_DEBUG_BUFFER"),
-	/* A read-only page of live figures, with the card's real total and free memory. */
+	/* A read-only page of live figures, with the GPU's real total and free memory. */
 	FIXED(0x00de, OTHER, 8, "RM_USER_SHARED_DATA"),
 	/* The export, import, fabric and multicast classes give names and addresses to memory of class 0x40
 	 * and keep it allocated after the object is freed, outside of the ledger. Some of them carry files or

@@ -139,7 +139,7 @@ const struct rm_class *rm_class_find(uint32_t id);
 #define RM_CTRL_CHANNEL_GET_TOKEN 0xc36f0108u
 #define RM_CTRL_CHANNEL_SET_TOKEN_INDEX 0xc36f010au /* the driver writes the token to the error notifier */
 
-/* FB_GET_INFO indexes whose value is the size or the use of the card's memory, in KiB (ctrl2080fb.h). A value
+/* FB_GET_INFO indexes whose value is the size or the use of the GPU's memory, in KiB (ctrl2080fb.h). A value
  * may be lowered but never raised: MAPPABLE_HEAP_SIZE is what the CPU can map, and may be small already. */
 enum rm_fb_meaning { RM_FB_UNRELATED = 0, RM_FB_TOTAL, RM_FB_FREE };
 enum rm_fb_meaning rm_fb_meaning(uint32_t index);
@@ -292,6 +292,12 @@ struct rm_arg_alloc { /* NVOS64 */
 };
 struct rm_arg_dup { /* NVOS55 */
 	uint32_t client, parent, object, source_client, source_object, flags, status;
+};
+enum {
+	RM_SHARE_WITH_CLIENT = 3, /* RS_SHARE_TYPE_CLIENT */
+	RM_SHARE_DUP = 1,	  /* RS_ACCESS_DUP_OBJECT */
+	RM_SHARE_REVOKE = 1,	  /* remove from the policies: rs_access.h */
+	RM_SHARE_COMPOSE = 4,	  /* add to the existing policies */
 };
 struct rm_arg_share { /* NVOS57, including RS_SHARE_POLICY */
 	uint32_t client, object;

@@ -39,7 +39,7 @@ static char *line_of(const struct router_server *server, const struct hall_messa
 	json_add_real(line, "gpu_seconds", (double)account->gpu_ns / 1e9);
 	json_add_real(line, "waited_seconds", (double)account->waited_ns / 1e9);
 	json_add_number(line, "memory_high_water_bytes", account->mem_most_bytes);
-	json_add_number(line, "memory_promised_bytes", account->mem_promised_bytes);
+	json_add_number(line, "memory_reserved_bytes", account->mem_promised_bytes);
 	json_add_number(line, "runs", account->runs);
 	return json_text(line, bytes);
 }

@@ -122,7 +122,7 @@ static uint64_t nv_bytes(const struct check_options *options, struct json_object
 	if (bytes)
 		return bytes;
 	snprintf(unchecked + used, room - used,
-		 "%sGPU %u: its memory is not known, and promises of it were not added up: %.200s",
+		 "%sGPU %u: its memory is not known, so the sum of reserved memory was not checked: %.200s",
 		 used ? "\n" : "", gpu->index, err.text);
 	return UINT64_MAX;
 }

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -18,6 +17,7 @@
 
 #include "base/own.h"
 #include "base/process.h"
+#include "base/sealed.h"
 #include "router/internal.h"
 
 enum { VARIABLES_MAX = 16, FILES_MOST = 256, END_STEP_US = 1000, END_STEPS = 1000, NOT_STARTED = 127 };
@@ -76,17 +76,13 @@ static void add_variables(struct start *start, const struct event *event)
 /* A memory file, so that belfryd does not wait for the command to read it. */
 static int input_of(const struct event *event)
 {
-	cleanup_close int fd = memfd_create("belfry-event", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	cleanup_free char *line = NULL, *whole = NULL;
 	size_t bytes;
 	int length;
 
 	line = event_json(event, &bytes);
 	length = line ? asprintf(&whole, "%s\n", line) : -1;
-	if (fd < 0 || length < 0 || write(fd, whole, (size_t)length) != length || lseek(fd, 0, SEEK_SET) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL))
-		return -1;
-	return bf_take_fd(&fd);
+	return length < 0 ? -1 : bf_sealed_file("belfry-event", whole, (size_t)length);
 }
 
 static void limit(int what, rlim_t most)
@@ -164,15 +160,15 @@ static void complain(struct router *router, enum router_complaint which, const c
 static bool has_place(const struct router_commands *commands, const struct event *event)
 {
 	bool has_owner = event->flags & EVENT_HAS_OWNER;
-	unsigned his = 0;
+	unsigned of_user = 0;
 
 	for (unsigned i = 0; i < commands->waiting; i++) {
 		const struct event *other = &commands->queue[(commands->first + i) % ROUTER_COMMANDS_WAIT];
 
-		his += has_owner && other->flags & EVENT_HAS_OWNER && other->owner == event->owner;
+		of_user += has_owner && other->flags & EVENT_HAS_OWNER && other->owner == event->owner;
 	}
 	return commands->waiting < ROUTER_COMMANDS_WAIT - (has_owner ? PLACES_KEPT : 0) &&
-	       his < PLACES_OF_ONE;
+	       of_user < PLACES_OF_ONE;
 }
 
 void router_command_add(struct router *router, const struct event *event)
@@ -200,6 +196,8 @@ static void kill_all_of(pid_t pid)
 
 static void forget(struct router_command *command)
 {
+	if (command->source)
+		loop_remove(command->router->loop, command->source);
 	if (command->pidfd >= 0)
 		close(command->pidfd);
 	*command = (struct router_command){ .pidfd = -1 };
@@ -226,10 +224,12 @@ static bool reap(struct router *router, struct router_command *command)
 	return true;
 }
 
-void router_commands_hear(struct router *router, unsigned i)
+static void exited(void *context, uint32_t events)
 {
-	if (router->commands.running[i].pid)
-		reap(router, &router->commands.running[i]);
+	struct router_command *command = context;
+
+	(void)events;
+	reap(command->router, command);
 }
 
 static void start_next(struct router *router, struct router_command *command, uint64_t now_ns)
@@ -248,9 +248,14 @@ static void start_next(struct router *router, struct router_command *command, ui
 	if (pid <= 0)
 		return;
 	commands->started++;
-	*command = (struct router_command){ .pid = pid,
+	*command = (struct router_command){ .router = router,
+					    .pid = pid,
 					    .pidfd = bf_pidfd_open(pid),
 					    .until_ns = now_ns + router->config.events.timeout_us * 1000 };
+	/* Without memory for the source, its end is found when its time is over. */
+	if (command->pidfd >= 0)
+		command->source =
+			loop_add(router->loop, command->pidfd, EPOLLIN, LOOP_FIRST, exited, command);
 }
 
 void router_commands_tick(struct router *router, uint64_t now_ns)

@@ -10,14 +10,16 @@
 #include "base/log.h"
 #include "client/protocol.h"
 #include "gpu/settings.h"
+#include "router/names.h"
 
 #define CONFIG_DEFAULT "/etc/belfry/belfryd.conf"
 
 enum {
 	CONFIG_LINE_MAX = 1024,
 	CONFIG_FILE_MAX = 1 << 20,
-	CONFIG_STATE_MAX = 4 << 20,
+	CONFIG_STATE_MAX = 8 << 20,
 	CONFIG_VGPUS_MAX = 4096,
+	CONFIG_STATE_VGPUS_MAX = 2 * CONFIG_VGPUS_MAX, /* with those that clients have created */
 	CONFIG_GPUS_MAX = 64,
 	CONFIG_FILES_MAX = 256,
 	CONFIG_NV_MAX = 253, /* the last minor number of a GPU in the driver */
@@ -35,6 +37,7 @@ struct config_vgpu {
 	bool has_owner;
 	bool is_from_config; /* in the saved state: it came from the configuration */
 	unsigned file, line; /* where it was last mentioned: config.files */
+	bool is_due;	     /* the router is about to create it */
 };
 
 /* The quota of one user over all GPUs: a section [user NAME], or [user *] for all users without one. */
@@ -60,11 +63,15 @@ struct config {
 	bool is_all; /* every GPU of the machine; otherwise those of `gpus` */
 	struct protocol_gpu gpus[CONFIG_GPUS_MAX];
 	unsigned gpu_count;
+	unsigned gpus_file, gpus_line; /* line 0: not of a file */
 	enum config_access access;
 	gid_t group;
 	char metrics[64]; /* ADDR:PORT; empty: off */
 	bool metrics_is_public;
+	char oci_socket
+		[108]; /* for listeners of containers; "off": none; empty: the system's belfryd has one */
 	char accounting[256]; /* a file; empty: none */
+	unsigned accounting_file, accounting_line;
 	struct config_events events;
 	enum bf_log_level log;
 	uint64_t linger_us;
@@ -77,6 +84,7 @@ struct config {
 	size_t quota_count;
 	char *files[CONFIG_FILES_MAX];
 	unsigned file_count;
+	struct names *names; /* for names of users and groups; NULL: they are looked up at once. Not owned */
 };
 
 void config_init(struct config *config);
@@ -101,6 +109,11 @@ extern const struct config_events config_events_default;
 int config_take_events(struct config *config, const char *key, const char *value, unsigned line,
 		       struct bf_error *err);
 int config_check_events(const struct config *config, struct bf_error *err);
+/* config_machine.c: whether this process can write the accounting file; and whether the NVIDIA GPUs of the configuration
+ * are among those of the machine, if any is there. Like the above, for --check and a reload only. */
+int config_check_accounting(const struct config *config, struct bf_error *err);
+int config_check_gpus(const struct config *config, const struct protocol_gpu *there, unsigned count,
+		      struct bf_error *err);
 /* Put "FILE:LINE: " before an error. */
 int config_fail_at(const struct config *config, unsigned file, unsigned line, const struct bf_error *why,
 		   struct bf_error *err);

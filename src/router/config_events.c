@@ -1,6 +1,5 @@
 /* [events] of the configuration: a command, and the events for which it is run. */
 #include <errno.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,17 +59,18 @@ static int take_kinds(struct config_events *events, const char *value, struct bf
 	return 0;
 }
 
-static int take_user(struct config_events *events, const char *value, struct bf_error *err)
+static int take_user(struct config *config, const char *value, struct bf_error *err)
 {
-	const struct passwd *user = getpwnam(value);
+	struct config_events *events = &config->events;
+	struct names_id user = { 0 };
 
-	if (!user)
+	if (names_find(config->names, false, value, &user))
 		return bf_fail(err, ENOENT, "user '%.40s': there is no such user; write a name", value);
-	if (user->pw_uid == 0 || user->pw_gid == 0)
+	if (user.id == 0 || user.gid == 0)
 		return bf_fail(err, EPERM,
 			       "user '%.40s': the command must not run as root; name another user", value);
-	events->uid = user->pw_uid;
-	events->gid = user->pw_gid;
+	events->uid = user.id;
+	events->gid = user.gid;
 	return 0;
 }
 
@@ -98,7 +98,7 @@ int config_take_events(struct config *config, const char *key, const char *value
 	if (!strcmp(key, "kinds"))
 		return take_kinds(events, value, err);
 	if (!strcmp(key, "user"))
-		return take_user(events, value, err);
+		return take_user(config, value, err);
 	if (!strcmp(key, "timeout"))
 		return take_timeout(events, value, err);
 	return bf_fail(err, EINVAL, "%s: no key of [events]; there are command, kinds, user, timeout", key);

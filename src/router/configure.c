@@ -10,10 +10,10 @@
 #include "router/promises.h"
 #include "router/state.h"
 
-enum { RELOAD_S = 10 };
+enum { MAKE_S = 5 };
 
-/* Add servers for the GPUs of the configuration. Servers that it no longer names keep running, and are not started
- * again. */
+/* Add servers for the GPUs of the configuration. Servers that it no longer names keep running, and are restarted
+ * only while vGPUs need them. */
 static int list_servers(struct router *router, struct bf_error *err)
 {
 	const struct router_options *options = &router->options;
@@ -211,18 +211,6 @@ static void remove_vanished(struct router *router)
 	}
 }
 
-bool router_is_asking(const struct router *router)
-{
-	for (const struct router_server *server = router->servers; server; server = server->next) {
-		if (server->own_asks)
-			return true;
-		for (const struct router_ask *ask = server->first; ask; ask = ask->next)
-			if (ask->fd < 0)
-				return true;
-	}
-	return false;
-}
-
 /* Drop a saved vGPU whose GPU is not served, so that it is created again, on another GPU if it may be. */
 static struct router_vgpu *find_settled(struct router *router, const char *name)
 {
@@ -246,28 +234,62 @@ static void change_all(struct router *router, const struct config *before, bool 
 	}
 }
 
-/* New vGPUs are created after the servers have made the changes, because only then the free room is known. */
-void router_config_tick(struct router *router)
+/* Whether the servers on which the vGPU may be created still make changes. */
+static bool must_wait(struct router *router, const struct config_vgpu *from, bool is_any_asking)
 {
-	if (!router->is_making || router_is_asking(router))
+	const struct router_server *server = router_server_find(router, &from->gpu);
+
+	return from->gpu.kind == PROTOCOL_GPU_ANY ? is_any_asking : server && server->was_asking;
+}
+
+/* New vGPUs are created after the servers have made the changes, because only then the free room is known. A server that
+ * hangs delays them for a short time only. */
+void router_config_tick(struct router *router, uint64_t now_ns)
+{
+	bool is_late = now_ns >= router->making_until_ns, is_asking = router_is_asking(router);
+
+	if (!router->is_making)
 		return;
 	router->is_making = false;
-	for (size_t i = 0; i < router->config.vgpu_count; i++)
-		if (!find_settled(router, router->config.vgpus[i].name))
-			router_config_make(router, &router->config.vgpus[i]);
+	router_note_asking(router);
+	for (size_t i = 0; i < router->config.vgpu_count; i++) {
+		struct config_vgpu *from = &router->config.vgpus[i];
+
+		if (!from->is_due)
+			continue;
+		if (!is_late && must_wait(router, from, is_asking)) {
+			router->is_making = true;
+			continue;
+		}
+		from->is_due = false;
+		if (!router_vgpu_find(router, from->name))
+			router_config_make(router, from);
+	}
+}
+
+/* Saved vGPUs whose GPU was not served before. */
+static void attach(struct router *router)
+{
+	for (struct router_vgpu *vgpu = router->vgpus; vgpu; vgpu = vgpu->next)
+		if (vgpu->phase == ROUTER_LOST && !vgpu->server)
+			vgpu->server = router_server_find(router, &vgpu->gpu);
 }
 
 static void follow(struct router *router, const struct config *before)
 {
+	attach(router);
 	router_pending_renew(router, before);
 	remove_vanished(router);
 	change_all(router, before, true);
 	change_all(router, before, false);
 	router->is_making = true;
+	router->making_until_ns = bf_now_ns() + MAKE_S * ROUTER_S;
+	for (size_t i = 0; i < router->config.vgpu_count; i++)
+		router->config.vgpus[i].is_due = !router_vgpu_find(router, router->config.vgpus[i].name);
 	for (struct router_server *server = router->servers; server; server = server->next)
 		if (server->phase == ROUTER_READY)
 			router_vgpus_remake(router, server);
-	router_config_tick(router);
+	router_config_tick(router, bf_now_ns());
 }
 
 void router_config_settled(struct router *router)
@@ -360,20 +382,39 @@ static int check_promises(struct router *router, const struct config *fresh, str
 	return promises_check(fresh, plan.rooms, plan.count, plan_where, &plan, err);
 }
 
-int router_config_reload(struct router *router, struct bf_error *err)
+/* Read the new configuration, and check it against the machine and the vGPUs. */
+static int read_fresh(struct router *router, struct config *fresh, struct bf_error *err)
 {
 	const struct router_options *options = &router->options;
+	struct protocol_gpu there[CONFIG_GPUS_MAX];
+	int rc;
+
+	fresh->names = options->start_names ? &router->lookup.names : NULL;
+	rc = options->read_config(options->context, fresh, err);
+	if (!rc && fresh->names && !names_are_known(fresh->names))
+		rc = bf_fail(err, EAGAIN, "the configuration has changed while it was read; try again");
+	fresh->names = NULL; /* they are freed after the reload */
+	if (!rc)
+		rc = config_check_gpus(fresh, there,
+				       options->list_gpus(options->context, there, CONFIG_GPUS_MAX), err);
+	if (!rc)
+		rc = config_check_accounting(fresh, err);
+	/* Without the verifier, which may be slow. The GPU servers run it. */
+	if (!rc)
+		rc = config_check_policy(fresh, false, err);
+	if (!rc && router->is_settled)
+		rc = check_promises(router, fresh, err);
+	return rc;
+}
+
+int router_config_reload(struct router *router, struct bf_error *err)
+{
 	struct config fresh, before = router->config;
 	int rc;
 
 	router->reloading.refused = 0;
 	config_init(&fresh);
-	rc = options->read_config(options->context, &fresh, err);
-	/* Without the verifier, which may be slow. The GPU servers run it. */
-	if (!rc)
-		rc = config_check_policy(&fresh, false, err);
-	if (!rc && router->is_settled)
-		rc = check_promises(router, &fresh, err);
+	rc = read_fresh(router, &fresh, err);
 	if (rc) {
 		config_free(&fresh);
 		return rc;
@@ -394,42 +435,10 @@ int router_config_reload(struct router *router, struct bf_error *err)
 	begin_listed(router);
 	if (strcmp(fresh.metrics, before.metrics) || fresh.metrics_is_public != before.metrics_is_public)
 		router_metrics_end(router);
+	router_oci_settle(router);
 	if (router->is_settled)
 		follow(router, &before);
 	config_free(&before);
 	bf_log(BF_LOG_INFO, "the configuration was read again");
 	return 0;
-}
-
-void router_reload_await(struct router *router, struct router_ask *ask)
-{
-	router->reloading.ask = ask;
-	router->reloading.until_ns = bf_now_ns() + RELOAD_S * ROUTER_S;
-}
-
-void router_reload_refused(struct router *router, const char *name, const char *why)
-{
-	if (router->reloading.refused++)
-		return;
-	snprintf(router->reloading.why, sizeof(router->reloading.why), "vgpu '%.63s': %.430s", name, why);
-}
-
-void router_reload_tick(struct router *router, uint64_t now_ns)
-{
-	struct router_ask *ask = router->reloading.ask;
-	struct bf_error err = { 0 };
-
-	if (!ask || ((router->is_making || router_is_asking(router)) && now_ns < router->reloading.until_ns))
-		return;
-	router->reloading.ask = NULL;
-	if (router->reloading.refused)
-		bf_fail(&err, EBUSY,
-			"%u of the changes could not be made: %.370s; belfryd tries again by itself",
-			router->reloading.refused, router->reloading.why);
-	else if (router_is_asking(router))
-		bf_fail(&err, ETIMEDOUT, "the GPU servers do not answer; the log of belfryd tells more");
-	if (err.code)
-		router_refuse(router, ask, &err);
-	else
-		router_answer(router, ask, NULL);
 }

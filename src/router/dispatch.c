@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/own.h"
+#include "base/process.h"
 #include "router/internal.h"
 
 struct router_ask *router_ask_new(const struct protocol_request *request, const struct ucred *who, int fd)
@@ -15,6 +16,7 @@ struct router_ask *router_ask_new(const struct protocol_request *request, const 
 	if (!ask)
 		return NULL;
 	ask->fd = fd;
+	ask->is_own = fd < 0;
 	ask->message = (struct hall_message){ .magic = HALL_MAGIC,
 					      .version = PROTOCOL_VERSION,
 					      .kind = HALL_REQUEST,
@@ -59,7 +61,7 @@ static struct json_object *gpu_json(const struct router_server *server)
 	json_add_number(gpu, "index", server->gpu.index);
 	json_add_text(gpu, "folder", server->gpu.folder);
 	if (server->phase != ROUTER_READY) {
-		json_add_text(gpu, "why", server->failure);
+		json_add_text(gpu, "why", server->failure[0] ? server->failure : "its server is starting");
 		return gpu;
 	}
 	json_add_number(gpu, "server_pid", use->server_pid);
@@ -82,12 +84,28 @@ static struct json_object *daemon_json(const struct router *router)
 	json_add_number(daemon, "protocol", PROTOCOL_VERSION);
 	json_add_text(daemon, "socket", router->socket);
 	json_add_bool(daemon, "is_private", router->options.is_private);
+	json_add_text(daemon, "on_daemon_death", router_carries(router) ? "carry" : "end");
 	json_add_number(daemon, "uid", geteuid());
 	json_add_text(daemon, "config", config);
+	json_add_text(daemon, "oci_socket", router_oci_socket(router));
 	return daemon;
 }
 
-char *router_hello(const struct router *router)
+/* Where the configuration has the vGPU; NULL: nowhere. */
+static struct json_object *section_json(const struct router *router, const char *name)
+{
+	const struct config_vgpu *vgpu = config_find(&router->config, name);
+	struct json_object *section;
+
+	if (!vgpu || vgpu->file >= router->config.file_count)
+		return NULL;
+	section = json_object_new_object();
+	json_add_text(section, "file", router->config.files[vgpu->file]);
+	json_add_number(section, "line", vgpu->line);
+	return section;
+}
+
+char *router_hello(const struct router *router, const char *name)
 {
 	struct json_object *all = json_object_new_object(), *gpus = json_object_new_array(),
 			   *failed = json_object_new_array();
@@ -96,12 +114,14 @@ char *router_hello(const struct router *router)
 	for (const struct router_server *server = router->servers; server; server = server->next)
 		if (server->phase == ROUTER_READY)
 			json_object_array_add(gpus, gpu_json(server));
-		else if (server->failure[0])
+		else if (server->failure[0] || router_server_is_coming(server))
 			json_object_array_add(failed, gpu_json(server));
 	json_add(all, "daemon", daemon_json(router));
 	json_add(all, "gpus", gpus);
 	json_add(all, "failed", failed);
 	json_add(all, "pending", router_pending_json(router));
+	if (name[0])
+		json_add(all, "section", section_json(router, name));
 	return json_text(all, &bytes);
 }
 
@@ -115,7 +135,7 @@ static void fail(struct router *router, struct router_ask *ask, int code, const 
 
 static void answer_hello(struct router *router, struct router_ask *ask)
 {
-	cleanup_free char *body = router_hello(router);
+	cleanup_free char *body = router_hello(router, ask->message.request.name);
 
 	if (body)
 		router_answer(router, ask, body);
@@ -133,23 +153,14 @@ static void answer_account(struct router *router, struct router_ask *ask)
 		fail(router, ask, ENOMEM, "no memory for an answer; try again");
 }
 
-static bool is_ruler(const struct router_ask *ask)
-{
-	return ask->message.uid == 0 || ask->message.uid == geteuid();
-}
-
 static void reload(struct router *router, struct router_ask *ask)
 {
-	struct bf_error err = { 0 };
-
-	if (!is_ruler(ask))
+	if (!bf_is_admin(ask->message.uid))
 		fail(router, ask, EPERM, "reload: only root and the user belfryd runs as may ask for it");
-	else if (router->reloading.ask)
+	else if (router->reloading.ask || router_lookup_waits(router))
 		fail(router, ask, EAGAIN, "the configuration is being carried out; try again");
-	else if (router_reload_now(router, &err))
-		router_refuse(router, ask, &err);
 	else
-		router_reload_await(router, ask);
+		router_lookup_begin(router, ask);
 }
 
 /* A server that is starting, if any. */
@@ -207,10 +218,10 @@ static void place(struct router *router, struct router_ask *ask)
 			ready[count++] = server;
 		}
 	best = router_place(rooms, count, &ask->message.request.spec, &err);
-	if (coming)
-		router_server_await(router, coming, ask);
-	else if (best >= 0)
+	if (best >= 0)
 		to_server(router, ready[best], ask);
+	else if (coming)
+		router_server_await(router, coming, ask);
 	else if ((coming = start_another(router)))
 		router_server_await(router, coming, ask);
 	else if (count)
@@ -237,12 +248,28 @@ static struct router_server *server_of(struct router *router, struct router_ask 
 		router_refuse(router, ask, &err);
 		return NULL;
 	}
-	server->any_driver |= (ask->message.request.flags & PROTOCOL_ANY_DRIVER) != 0;
-	if (server->phase == ROUTER_OFF && !router_server_begin(router, server)) {
+	/* It counts for every later start of the server, and so for all users. */
+	server->any_driver |= (ask->message.request.flags & PROTOCOL_ANY_DRIVER) &&
+			      bf_is_admin(ask->message.uid);
+	if (!router_server_begin(router, server)) {
 		fail(router, ask, ENODEV, server->failure);
 		return NULL;
 	}
 	return server;
+}
+
+/* The limits of a job's vGPU are what the scheduler has granted. Its owner, the user of the job, must not change them, nor remove
+ * the vGPU: the next step of the job would get another one, with other limits. */
+static int check_job_name(const struct router_ask *ask, struct bf_error *err)
+{
+	const struct protocol_request *request = &ask->message.request;
+
+	if (ask->fd < 0 || bf_is_admin(ask->message.uid) || !spec_is_of_job(request->name))
+		return 0;
+	return bf_fail(err, EPERM,
+		       "%s: the names " SPEC_JOB_PREFIX
+		       "NUMBER are those of Slurm's jobs; only root may create, change or remove their vGPUs",
+		       request->name);
 }
 
 /* --owner: the request counts as a request of that user. */
@@ -284,22 +311,35 @@ static int reserve(struct router *router, struct router_ask *ask, struct bf_erro
 	vgpu->phase = ROUTER_RESERVED;
 	vgpu->spec = request->spec = spec;
 	vgpu->uid = ask->message.uid;
-	vgpu->is_ephemeral = request->op == PROTOCOL_RUN;
+	vgpu->is_ephemeral = protocol_is_run(request->op);
 	ask->holds_name = true;
 	return 0;
 }
 
 /* The name belongs to a vGPU that is removed with its run. Its server knows first whether the run has just ended, so
- * the server decides. */
-static struct router_server *who_knows(struct router *router, const struct router_ask *ask)
+ * the server decides. Otherwise NULL, and err may have a better reason. */
+static struct router_server *server_of_ending_run(struct router *router, struct router_ask *ask,
+						  struct bf_error *err)
 {
-	const struct protocol_gpu *gpu = &ask->message.request.gpu;
-	struct router_vgpu *vgpu = router_vgpu_find(router, ask->message.request.name);
+	const struct protocol_request *request = &ask->message.request;
+	struct router_vgpu *vgpu = router_vgpu_find(router, request->name);
 	bool is_going = vgpu && vgpu->is_ephemeral && vgpu->phase == ROUTER_THERE;
+	bool is_own = vgpu && vgpu->uid == ask->message.uid;
+	struct spec spec = spec_default;
 
-	if (!is_going || (gpu->kind != PROTOCOL_GPU_ANY && router_server_find(router, gpu) != vgpu->server))
+	if (!is_going || vgpu->is_claimed ||
+	    (request->gpu.kind != PROTOCOL_GPU_ANY &&
+	     router_server_find(router, &request->gpu) != vgpu->server))
 		return NULL;
-	vgpu->is_asked = true;
+	spec_merge(&spec, &request->spec, request->parts);
+	if (ask->fd >= 0 && router_quota_check(router, ask->message.uid, &spec, is_own ? vgpu : NULL, err))
+		return NULL;
+	vgpu->is_claimed = true;
+	vgpu->is_sent = false;
+	vgpu->claim_is_run = protocol_is_run(request->op);
+	vgpu->claim_uid = ask->message.uid;
+	vgpu->claim_spec = spec;
+	ask->holds_name = true;
 	return vgpu->server;
 }
 
@@ -308,16 +348,18 @@ static void create(struct router *router, struct router_ask *ask)
 	struct bf_error err = { 0 };
 	struct router_server *server;
 
-	if (ask->fd >= 0 && take_owner(ask, &err)) {
+	if (check_job_name(ask, &err) || (ask->fd >= 0 && take_owner(ask, &err))) {
 		router_refuse(router, ask, &err);
 		return;
 	}
 	if (!ask->holds_name && reserve(router, ask, &err)) {
-		server = err.code == EEXIST ? who_knows(router, ask) : NULL;
-		if (server)
-			to_server(router, server, ask);
-		else
+		server = err.code == EEXIST ? server_of_ending_run(router, ask, &err) : NULL;
+		if (!server)
 			router_refuse(router, ask, &err);
+		else if (!router_server_begin(router, server))
+			fail(router, ask, ENODEV, server->failure);
+		else
+			to_server(router, server, ask);
 		return;
 	}
 	if (ask->message.request.gpu.kind == PROTOCOL_GPU_ANY) {
@@ -338,7 +380,7 @@ static void without_gpu(struct router *router, struct router_ask *ask, struct ro
 		bf_fail(&err, ENODEV, "%s: its GPU, %s%u, is not served now", vgpu->name,
 			vgpu->gpu.kind == PROTOCOL_GPU_SOFT ? "soft:" : "", vgpu->gpu.index);
 		router_refuse(router, ask, &err);
-	} else if (ask->message.uid != vgpu->uid && !is_ruler(ask)) {
+	} else if (ask->message.uid != vgpu->uid && !bf_is_admin(ask->message.uid)) {
 		bf_fail(&err, EPERM, "%s: belongs to user %u; only that user and root may remove it",
 			vgpu->name, vgpu->uid);
 		router_refuse(router, ask, &err);
@@ -355,11 +397,14 @@ static void by_name(struct router *router, struct router_ask *ask)
 {
 	const struct protocol_gpu *gpu = &ask->message.request.gpu;
 	struct router_vgpu *vgpu = router_vgpu_find(router, ask->message.request.name);
+	uint32_t op = ask->message.request.op;
 	struct bf_error err = { 0 };
 
 	if (!vgpu || (vgpu->phase == ROUTER_RESERVED && !vgpu->server)) {
-		bf_fail(&err, ENOENT, "%s: no vGPU of this name; belfry ls lists those that are",
+		bf_fail(&err, ENOENT, "%s: no vGPU of this name; belfry ls lists the vGPUs",
 			ask->message.request.name);
+		router_refuse(router, ask, &err);
+	} else if ((op == PROTOCOL_SET || op == PROTOCOL_REMOVE) && check_job_name(ask, &err)) {
 		router_refuse(router, ask, &err);
 	} else if (!vgpu->server) {
 		without_gpu(router, ask, vgpu);
@@ -367,14 +412,16 @@ static void by_name(struct router *router, struct router_ask *ask)
 		bf_fail(&err, EINVAL, "%s: it is on %s, and another GPU was named; leave that out",
 			vgpu->name, vgpu->server->label);
 		router_refuse(router, ask, &err);
-	} else if (ask->fd >= 0 && ask->message.request.op == PROTOCOL_SET &&
+	} else if (ask->fd >= 0 && op == PROTOCOL_SET &&
 		   (ask->message.uid == vgpu->uid || !ask->message.uid) &&
-		   router_quota_set(router, vgpu, &ask->message.request, &err)) {
+		   router_quota_set(router, vgpu, ask, &err)) {
 		router_refuse(router, ask, &err);
-	} else if (vgpu->server->phase == ROUTER_OFF && !router_server_begin(router, vgpu->server)) {
-		fail(router, ask, ENODEV, vgpu->server->failure);
-	} else {
+	} else if (router_server_begin(router, vgpu->server)) {
 		router_server_ask(router, vgpu->server, ask);
+	} else if (op == PROTOCOL_REMOVE && vgpu->phase == ROUTER_LOST) {
+		without_gpu(router, ask, vgpu);
+	} else {
+		fail(router, ask, ENODEV, vgpu->server->failure);
 	}
 }
 
@@ -404,11 +451,13 @@ static void by_gpu(struct router *router, struct router_ask *ask)
 }
 
 /* Requests wait until all servers are found or started. PROTOCOL_RELOAD, which may change the servers, and
- * PROTOCOL_EVENTS, which shows their start, do not wait. PROTOCOL_HELLO also waits later, while a server starts. */
+ * PROTOCOL_EVENTS, which shows their start, do not wait. In a private belfryd, which starts servers on demand,
+ * PROTOCOL_HELLO also waits later, while a server starts. */
 static bool is_too_early(const struct router *router, const struct router_ask *ask)
 {
 	return ask->message.request.op != PROTOCOL_RELOAD && ask->message.request.op != PROTOCOL_EVENTS &&
-	       (!router->is_settled || ask->message.request.op == PROTOCOL_HELLO);
+	       (!router->is_settled ||
+		(router->options.is_private && ask->message.request.op == PROTOCOL_HELLO));
 }
 
 void router_dispatch(struct router *router, struct router_ask *ask)
@@ -437,6 +486,7 @@ void router_dispatch(struct router *router, struct router_ask *ask)
 		create(router, ask);
 		return;
 	case PROTOCOL_RUN:
+	case PROTOCOL_ATTACH:
 		if (request->flags & PROTOCOL_EPHEMERAL)
 			create(router, ask);
 		else
@@ -461,6 +511,10 @@ void router_dispatch(struct router *router, struct router_ask *ask)
 	case PROTOCOL_OPEN:
 	case PROTOCOL_STOP:
 	case PROTOCOL_RESUME:
+	case PROTOCOL_PROBE_ATTACH:
+	case PROTOCOL_PROBE_DETACH:
+	case PROTOCOL_PROBE_LIST:
+	case PROTOCOL_PROBE_DUMP:
 		by_name(router, ask);
 		return;
 	default:

@@ -9,17 +9,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/own.h"
+#include "base/process.h"
 #include "base/units.h"
 #include "router/internal.h"
 
 /* The buffer for a client that does not read: a few hundred events. The kernel doubles the value. */
 enum { FOLLOWER_BYTES = 128 << 10 };
-
-static bool is_ruler(uid_t uid)
-{
-	return uid == 0 || uid == geteuid();
-}
 
 static bool is_wanted(const struct router_follower *follower, const struct event *event)
 {
@@ -38,33 +35,47 @@ static bool send_line(const struct router_follower *follower, const char *line, 
 /* True once the follower has received the number of dropped events. */
 static bool tell_lost(struct router_follower *follower)
 {
-	char line[96];
-	int bytes =
-		snprintf(line, sizeof(line), "{\"event\":\"dropped\",\"count\":%" PRIu64 "}", follower->lost);
+	struct json_object *dropped;
+	cleanup_free char *line = NULL;
+	size_t bytes = 0;
 
-	if (follower->lost && !send_line(follower, line, (size_t)bytes))
+	if (!follower->lost)
+		return true;
+	dropped = json_object_new_object();
+	json_add_text(dropped, "event", "dropped");
+	json_add_number(dropped, "count", follower->lost);
+	line = json_text(dropped, &bytes);
+	if (!line || !send_line(follower, line, bytes))
 		return false;
 	follower->lost = 0;
 	return true;
 }
 
+/* Wait for room in the socket while there are dropped events to report. */
+static void set_blocked(struct router_follower *follower)
+{
+	if (follower->is_blocked == (follower->lost > 0))
+		return;
+	follower->is_blocked = follower->lost > 0;
+	loop_change(follower->router->loop, follower->source,
+		    follower->is_blocked ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
 static void tell_followers(struct router *router, const struct event *event)
 {
 	cleanup_free char *line = NULL;
+	struct router_follower *follower;
 	size_t bytes = 0;
 
-	for (unsigned i = 0; i < router->events.follower_count; i++) {
-		struct router_follower *follower = &router->events.followers[i];
+	LIST_FOREACH(follower, &router->events.followers, next) {
+		bool is_for = is_wanted(follower, event);
 
-		if (follower->fd < 0)
-			continue;
 		follower->lost += event->lost;
-		if (!is_wanted(follower, event))
-			continue;
-		if (!line)
+		if (is_for && !line)
 			line = event_json(event, &bytes);
-		if (!line || !tell_lost(follower) || !send_line(follower, line, bytes))
+		if (is_for && (!line || !tell_lost(follower) || !send_line(follower, line, bytes)))
 			follower->lost++;
+		set_blocked(follower);
 	}
 }
 
@@ -136,7 +147,7 @@ static void say_parts(const struct spec *spec, const struct spec *before, char *
 	char text[SPEC_NAME_MAX + 1];
 
 	*to = 0;
-	for (uint32_t part = SPEC_MEM; part <= SPEC_PUBLIC; part <<= 1) {
+	for (uint32_t part = SPEC_MEM; part < SPEC_ALL; part <<= 1) {
 		char other[sizeof(text)];
 		const char *was = spec_format_part(before, (enum spec_part)part, other, sizeof(other)),
 			   *is = spec_format_part(spec, (enum spec_part)part, text, sizeof(text));
@@ -204,14 +215,16 @@ static char *past(const struct router *router, const struct router_follower *fol
 
 static int check_room(const struct router *router, uid_t uid, struct bf_error *err)
 {
-	unsigned all = router->events.follower_count, his = 0;
+	const struct router_follower *follower;
+	unsigned all = router->events.follower_count, of_user = 0;
 
-	for (unsigned i = 0; i < all; i++)
-		his += router->events.followers[i].uid == uid;
-	if (is_ruler(uid) ? all < ROUTER_FOLLOWERS_MAX
-			  : his < ROUTER_FOLLOWERS_OF_ONE && all < ROUTER_FOLLOWERS_MAX / 2)
+	LIST_FOREACH(follower, &router->events.followers, next)
+		of_user += follower->uid == uid;
+	if (bf_is_admin(uid) ? all < ROUTER_FOLLOWERS_MAX
+			     : of_user < ROUTER_FOLLOWERS_OF_ONE && all < ROUTER_FOLLOWERS_MAX / 2)
 		return 0;
-	return bf_fail(err, EAGAIN, "too many clients follow events already: %u, %u of them yours", all, his);
+	return bf_fail(err, EAGAIN, "too many clients follow events already: %u, %u of them yours", all,
+		       of_user);
 }
 
 static int check_name(const struct router *router, const struct protocol_request *request, uid_t uid,
@@ -226,60 +239,79 @@ static int check_name(const struct router *router, const struct protocol_request
 		       vgpu->name, vgpu->uid);
 }
 
+static void follower_free(struct router_follower *follower)
+{
+	loop_remove(follower->router->loop, follower->source);
+	close(follower->fd);
+	LIST_REMOVE(follower, next);
+	follower->router->events.follower_count--;
+	free(follower);
+}
+
+/* Followers send nothing: the client is gone, or its socket has room again. */
+static void follower_ready(void *context, uint32_t events)
+{
+	struct router_follower *follower = context;
+
+	if (events != EPOLLOUT) {
+		follower_free(follower);
+		return;
+	}
+	tell_lost(follower);
+	set_blocked(follower);
+}
+
+/* NULL: out of memory. */
+static struct router_follower *follower_add(struct router *router, const struct router_ask *ask)
+{
+	const struct protocol_request *request = &ask->message.request;
+	struct router_follower *follower = calloc(1, sizeof(*follower));
+
+	if (!follower)
+		return NULL;
+	*follower = (struct router_follower){ .router = router, .fd = ask->fd, .uid = ask->message.uid };
+	memcpy(follower->name, request->name, sizeof(follower->name));
+	if (request->gpu.kind != PROTOCOL_GPU_ANY)
+		protocol_gpu_name(&request->gpu, follower->gpu, sizeof(follower->gpu));
+	follower->source =
+		loop_add(router->loop, follower->fd, EPOLLIN, LOOP_FIRST, follower_ready, follower);
+	if (!follower->source) {
+		free(follower);
+		return NULL;
+	}
+	LIST_INSERT_HEAD(&router->events.followers, follower, next);
+	router->events.follower_count++;
+	return follower;
+}
+
 void router_events_follow(struct router *router, struct router_ask *ask)
 {
 	const struct protocol_request *request = &ask->message.request;
-	struct router_follower follower = { .fd = ask->fd, .uid = ask->message.uid };
+	struct router_follower *follower = NULL;
 	cleanup_free char *body = NULL;
 	struct bf_error err = { 0 };
 	int room = FOLLOWER_BYTES;
 
-	if (check_name(router, request, follower.uid, &err) || check_room(router, follower.uid, &err)) {
+	if (!check_name(router, request, ask->message.uid, &err) &&
+	    !check_room(router, ask->message.uid, &err)) {
+		follower = follower_add(router, ask);
+		if (!follower)
+			bf_fail(&err, EAGAIN, "belfryd has no memory for another client; try again");
+	}
+	if (!follower) {
 		router_refuse(router, ask, &err);
 		return;
 	}
-	memcpy(follower.name, request->name, sizeof(follower.name));
-	if (request->gpu.kind != PROTOCOL_GPU_ANY)
-		protocol_gpu_name(&request->gpu, follower.gpu, sizeof(follower.gpu));
 	setsockopt(ask->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	body = past(router, &follower, request->for_us);
+	body = past(router, follower, request->for_us);
 	router_reply(ask->fd, 0, "", request->name, body && body[0] ? body : NULL);
-	router->events.followers[router->events.follower_count++] = follower;
 	free(ask);
-}
-
-short router_follower_polls(const struct router_follower *follower)
-{
-	return (short)(follower->lost ? POLLIN | POLLOUT : POLLIN);
-}
-
-/* Followers send nothing: the client is gone, or its socket has room again. */
-void router_follower_hear(struct router_follower *follower, short revents)
-{
-	if (revents & POLLOUT && !(revents & ~POLLOUT)) {
-		tell_lost(follower);
-		return;
-	}
-	close(follower->fd);
-	follower->fd = -1;
-}
-
-void router_followers_sweep(struct router *router)
-{
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < router->events.follower_count; i++)
-		if (router->events.followers[i].fd >= 0)
-			router->events.followers[kept++] = router->events.followers[i];
-	router->events.follower_count = kept;
 }
 
 void router_events_end(struct router *router)
 {
-	for (unsigned i = 0; i < router->events.follower_count; i++)
-		if (router->events.followers[i].fd >= 0)
-			close(router->events.followers[i].fd);
-	router->events.follower_count = 0;
+	while (!LIST_EMPTY(&router->events.followers))
+		follower_free(LIST_FIRST(&router->events.followers));
 	free(router->events.ring);
 	router->events.ring = NULL;
 }

@@ -2,7 +2,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <libgen.h>
 #include <limits.h>
 #include <linux/capability.h>
@@ -11,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,39 +19,25 @@
 
 #include "base/folder.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "base/own.h"
 #include "base/process.h"
-#include "base/text.h"
 #include "base/units.h"
 #include "base/users.h"
+#include "gpu/mps.h"
 #include "router/check.h"
 #include "router/router.h"
 #include "soft/link/link.h"
 
-static const char usage_text[] =
-	"usage: belfryd [options]\n"
-	"\n"
-	"Serves virtual GPUs to belfry. See belfryd(8) and belfryd.conf(5).\n"
-	"\n"
-	"  --socket PATH        where to listen (default: BELFRY_SOCKET, or in the runtime folder)\n"
-	"  --gpu GPU            all, a number, soft or soft:NUMBER; again for more than one\n"
-	"  --soft CONFIG        what the software GPU is like; see belfry-soft(1)\n"
-	"  --config FILE        instead of " CONFIG_DEFAULT "\n"
-	"  --metrics ADDR:PORT  answer Prometheus there; off: nowhere\n"
-	"  --private            start GPU servers when they are asked for, and end when there is nothing to do\n"
-	"  --log LEVEL          error, warn, info or debug\n"
-	"  --any-driver         try drivers that Belfry was not tested with\n"
-	"  --check              read the configuration, say what is wrong with it, and exit\n"
-	"  --help, --version\n";
-
-enum { FILES_WANTED = 65536 };
-
 struct belfryd {
-	char *const *argv;
-	const char *socket, *config_path, *metrics, *log, *gpus;
+	const char *socket, *config_path, *metrics, *gpus;
+	const char *gpu_server; /* the descriptor of a GPU server's connection */
+	const char *mps_keeper; /* likewise of the keeper of an MPS server */
+	bool looks_up_names;	/* --look-up-names */
+	int log_level;		/* -1: as configured */
 	char gpu_words[CONFIG_LINE_MAX];
 	struct link_config soft;
-	bool has_soft, has_gpus, is_private, any_driver, is_check;
+	bool has_soft, has_gpus, is_private, any_driver, is_check, wants_version;
 	sigset_t mask_before;
 };
 
@@ -79,13 +63,17 @@ static int read_config(void *context, struct config *config, struct bf_error *er
 	long seconds;
 	int rc = config_read(config, belfryd->config_path, err);
 
-	if (!rc && belfryd->gpus)
+	if (!rc && belfryd->gpus) {
+		config->gpus_line = 0;
 		rc = config_parse_gpus(config, belfryd->gpus, err);
+	}
 	if (!rc && belfryd->is_private) {
 		/* A private belfryd is for its user only, and does not create the vGPUs of the system's
 		 * configuration. */
 		config->access = CONFIG_OWNER;
 		config->metrics[0] = 0;
+		if (!belfryd->config_path)
+			config->oci_socket[0] = 0;
 		config->accounting[0] = 0;
 		config->events.command[0] = 0;
 		if (!belfryd->config_path)
@@ -93,8 +81,8 @@ static int read_config(void *context, struct config *config, struct bf_error *er
 	}
 	if (!rc && belfryd->metrics)
 		rc = config_parse_metrics(config, belfryd->metrics, err);
-	if (!rc && belfryd->log)
-		config->log = (enum bf_log_level)bf_log_level_parse(belfryd->log);
+	if (!rc && belfryd->log_level >= 0)
+		config->log = (enum bf_log_level)belfryd->log_level;
 	if (!rc && linger && *linger) {
 		rc = bf_parse_number("BELFRY_LINGER", linger, 0, 86400, &seconds, err);
 		config->linger_us = rc ? 0 : (uint64_t)seconds * 1000000;
@@ -177,6 +165,11 @@ static int start_server(void *context, const struct protocol_gpu *gpu, pid_t *pi
 	close(ends[0]);
 	*pid = 0;
 	return bf_fail(err, EAGAIN, "its server cannot be started: no more processes");
+}
+
+static int start_names(void *context, const char *names, pid_t *pid, struct bf_error *err)
+{
+	return names_start(names, &((const struct belfryd *)context)->mask_before, pid, err);
 }
 
 static pid_t start_metrics(void *context, const struct config *config, const char *sock, struct bf_error *err)
@@ -268,16 +261,6 @@ static int take_signals(struct belfryd *belfryd)
 	return signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static void raise_limits(void)
-{
-	struct rlimit files;
-
-	if (getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur >= FILES_WANTED)
-		return;
-	files.rlim_cur = files.rlim_max < FILES_WANTED ? files.rlim_max : FILES_WANTED;
-	setrlimit(RLIMIT_NOFILE, &files);
-}
-
 static int serve(struct belfryd *belfryd, const struct config *config)
 {
 	cleanup_close int signal_fd = take_signals(belfryd);
@@ -292,6 +275,8 @@ static int serve(struct belfryd *belfryd, const struct config *config)
 		.start_soft = start_soft,
 		.start_server = start_server,
 		.start_metrics = start_metrics,
+		.start_oci = router_start_oci,
+		.start_names = start_names,
 		.tell = tell_systemd,
 	};
 	struct bf_error err = { 0 };
@@ -301,7 +286,7 @@ static int serve(struct belfryd *belfryd, const struct config *config)
 	if (find_socket(belfryd, config, path, sizeof(path), &err))
 		return fail(&err);
 	options.socket = path;
-	raise_limits();
+	bf_raise_file_limit();
 	router = router_new(&options, &err);
 	if (!router)
 		return fail(&err);
@@ -312,7 +297,8 @@ static int serve(struct belfryd *belfryd, const struct config *config)
 
 static int check(struct belfryd *belfryd, const struct config *config, struct bf_error *err)
 {
-	struct protocol_gpu gpus[CONFIG_GPUS_MAX];
+	struct protocol_gpu gpus[CONFIG_GPUS_MAX], there[CONFIG_GPUS_MAX];
+	unsigned there_count = list_gpus(belfryd, there, CONFIG_GPUS_MAX);
 	const char *given = belfryd->socket ? belfryd->socket : getenv("BELFRY_SOCKET");
 	struct check_options options = { .gpus = gpus,
 					 .gpu_count = config->gpu_count,
@@ -322,9 +308,12 @@ static int check(struct belfryd *belfryd, const struct config *config, struct bf
 	char unchecked[CONFIG_GPUS_MAX * 64];
 	int rc;
 
-	memcpy(gpus, config->gpus, sizeof(gpus));
+	memcpy(gpus, config->is_all ? there : config->gpus, sizeof(gpus));
 	if (config->is_all)
-		options.gpu_count = list_gpus(belfryd, gpus, CONFIG_GPUS_MAX);
+		options.gpu_count = there_count;
+	rc = config_check_gpus(config, there, there_count, err);
+	if (rc)
+		return rc;
 	rc = check_promises(config, &options, unchecked, sizeof(unchecked), err);
 	for (char *line = unchecked, *rest; !rc && *line; line = rest) {
 		rest = line + strcspn(line, "\n");
@@ -354,7 +343,7 @@ static int run(struct belfryd *belfryd)
 	else if (!belfryd->is_check)
 		status = serve(belfryd, &config);
 	else if (check(belfryd, &config, &err) || config_check_policy(&config, true, &err) ||
-		 config_check_events(&config, &err))
+		 config_check_events(&config, &err) || config_check_accounting(&config, &err))
 		status = fail(&err);
 	else if (puts("ok") < 0 || fflush(stdout))
 		status = fail_to_write();
@@ -362,15 +351,16 @@ static int run(struct belfryd *belfryd)
 	return status;
 }
 
-static int serve_gpu(const char *text)
+/* Another process of belfryd's, which talks to the one that started it over a descriptor. */
+static int serve_as(const char *option, const char *text, int (*serve_over)(int fd))
 {
 	struct bf_error err = { 0 };
 	long fd;
 
-	if (bf_parse_number("--gpu-server", text, 0, 1 << 20, &fd, &err))
+	if (bf_parse_number(option, text, 0, 1 << 20, &fd, &err))
 		return usage(err.text);
 	fcntl((int)fd, F_SETFD, FD_CLOEXEC);
-	return gpu_server_main((int)fd);
+	return serve_over((int)fd);
 }
 
 /* Add another --gpu, as a word of `gpus =`. */
@@ -393,107 +383,98 @@ static int add_gpu(struct belfryd *belfryd, const char *text, struct bf_error *e
 	return 0;
 }
 
-enum option_key {
-	OPTION_SOCKET = 256,
-	OPTION_GPU,
-	OPTION_SOFT,
-	OPTION_CONFIG,
-	OPTION_METRICS,
-	OPTION_PRIVATE,
-	OPTION_LOG,
-	OPTION_ANY_DRIVER,
-	OPTION_CHECK,
-	OPTION_VERSION,
-	OPTION_GPU_SERVER,
+static int take_gpu(void *member, const struct bf_option *option, const char *value, struct bf_error *err)
+{
+	struct belfryd *belfryd = member;
+
+	(void)option;
+	belfryd->has_gpus = true;
+	return add_gpu(belfryd, value, err);
+}
+
+static int take_soft(void *member, const struct bf_option *option, const char *value, struct bf_error *err)
+{
+	struct belfryd *belfryd = member;
+
+	(void)option;
+	belfryd->has_soft = true;
+	return link_config_parse(value, &belfryd->soft, err);
+}
+
+static const struct bf_option options[] = {
+	BF_OPTION("socket", 0, "PATH", "where to listen (default: BELFRY_SOCKET, or in the runtime folder)",
+		  bf_take_text, struct belfryd, socket),
+	{ "gpu", 0, "GPU", "all, a number, soft or soft:NUMBER; again for more than one", take_gpu, 0, NULL },
+	{ "soft", 0, "CONFIG", "what the software GPU is like; see belfry-soft(1)", take_soft, 0, NULL },
+	BF_OPTION("config", 0, "FILE", "instead of " CONFIG_DEFAULT, bf_take_text, struct belfryd,
+		  config_path),
+	BF_OPTION("metrics", 0, "ADDR:PORT", "answer Prometheus there; off: nowhere", bf_take_text,
+		  struct belfryd, metrics),
+	BF_OPTION("private", 0, NULL,
+		  "start GPU servers when they are asked for, and end when there is nothing to do",
+		  bf_take_flag, struct belfryd, is_private),
+	BF_OPTION("log", 0, "LEVEL", "error, warn, info or debug", bf_take_log, struct belfryd, log_level),
+	BF_OPTION("any-driver", 0, NULL, "try drivers that Belfry was not tested with", bf_take_flag,
+		  struct belfryd, any_driver),
+	BF_OPTION("check", 0, NULL, "read the configuration, say what is wrong with it, and exit",
+		  bf_take_flag, struct belfryd, is_check),
+	BF_OPTION("version", 0, NULL, "print the version", bf_take_flag, struct belfryd, wants_version),
+	BF_OPTION("gpu-server", 0, "FD", NULL, bf_take_text, struct belfryd, gpu_server),
+	BF_OPTION("mps-keeper", 0, "FD", NULL, bf_take_text, struct belfryd, mps_keeper),
+	BF_OPTION("look-up-names", 0, NULL, NULL, bf_take_flag, struct belfryd, looks_up_names),
+	BF_OPTIONS_END,
+};
+static const struct bf_command command = {
+	.name = "belfryd",
+	.about = "usage: belfryd [options]\n"
+		 "\n"
+		 "Serves virtual GPUs to belfry. See belfryd(8) and belfryd.conf(5).\n",
+	.options = options,
+	.stops_at_argument = true,
 };
 
-static const struct option long_options[] = { { "socket", required_argument, NULL, OPTION_SOCKET },
-					      { "gpu", required_argument, NULL, OPTION_GPU },
-					      { "soft", required_argument, NULL, OPTION_SOFT },
-					      { "config", required_argument, NULL, OPTION_CONFIG },
-					      { "metrics", required_argument, NULL, OPTION_METRICS },
-					      { "private", no_argument, NULL, OPTION_PRIVATE },
-					      { "log", required_argument, NULL, OPTION_LOG },
-					      { "any-driver", no_argument, NULL, OPTION_ANY_DRIVER },
-					      { "check", no_argument, NULL, OPTION_CHECK },
-					      { "version", no_argument, NULL, OPTION_VERSION },
-					      { "gpu-server", required_argument, NULL, OPTION_GPU_SERVER },
-					      { "help", no_argument, NULL, 'h' },
-					      { NULL, 0, NULL, 0 } };
-
-static int take_option(struct belfryd *belfryd, int option, struct bf_error *err)
+/* --soft without --gpu: all its GPUs. */
+static int add_soft_gpus(struct belfryd *belfryd, struct bf_error *err)
 {
-	char bad[96];
+	char word[16];
+	int rc = 0;
 
-	switch (option) {
-	case OPTION_SOCKET:
-		belfryd->socket = optarg;
-		return 0;
-	case OPTION_GPU:
-		belfryd->has_gpus = true;
-		return add_gpu(belfryd, optarg, err);
-	case OPTION_SOFT:
-		belfryd->has_soft = true;
-		return link_config_parse(optarg, &belfryd->soft, err);
-	case OPTION_CONFIG:
-		belfryd->config_path = optarg;
-		return 0;
-	case OPTION_METRICS:
-		belfryd->metrics = optarg;
-		return 0;
-	case OPTION_PRIVATE:
-		belfryd->is_private = true;
-		return 0;
-	case OPTION_LOG:
-		belfryd->log = optarg;
-		return bf_log_level_parse(optarg) < 0
-			       ? bf_fail(err, EINVAL, "--log '%s': not error, warn, info or debug", optarg)
-			       : 0;
-	case OPTION_ANY_DRIVER:
-		belfryd->any_driver = true;
-		return 0;
-	case OPTION_CHECK:
-		belfryd->is_check = true;
-		return 0;
-	default:
-		return bf_fail(err, EINVAL, "%s", bf_bad_option(belfryd->argv, bad, sizeof(bad)));
+	for (uint32_t i = 0; !rc && i < belfryd->soft.gpus; i++) {
+		snprintf(word, sizeof(word), "soft:%u", i);
+		rc = add_gpu(belfryd, word, err);
 	}
+	return rc;
 }
 
 int main(int argc, char **argv)
 {
-	struct belfryd belfryd = { .argv = argv, .soft = link_default };
+	struct belfryd belfryd = { .soft = link_default, .log_level = -1 };
 	const char *soft = getenv("BELFRY_SOFT");
 	struct bf_error err = { 0 };
+	int rc;
 
-	opterr = 0;
 	bf_hold_standard_files();
 	bf_log_setup("belfryd", BF_LOG_WARN);
 	if (soft && *soft && link_config_parse(soft, &belfryd.soft, &err))
 		return usage(err.text);
-	for (int option; (option = getopt_long(argc, argv, "+h", long_options, NULL)) != -1;)
-		switch (option) {
-		case 'h':
-			fputs(usage_text, stdout);
-			return 0;
-		case OPTION_VERSION:
-			puts("belfryd " BELFRY_VERSION);
-			return 0;
-		case OPTION_GPU_SERVER:
-			return serve_gpu(optarg);
-		default:
-			if (take_option(&belfryd, option, &err))
-				return usage(err.text);
-		}
-	if (optind != argc)
-		return usage("it takes no arguments");
-	/* --soft without --gpu: all its GPUs. */
-	for (uint32_t i = 0; belfryd.has_soft && !belfryd.has_gpus && i < belfryd.soft.gpus; i++) {
-		char word[16];
-
-		snprintf(word, sizeof(word), "soft:%u", i);
-		if (add_gpu(&belfryd, word, &err))
-			return usage(err.text);
+	rc = bf_command_parse(&command, argc, argv, &belfryd, &err);
+	if (rc == BF_COMMAND_HELP) {
+		bf_command_help(&command, stdout);
+		return 0;
 	}
+	if (rc < 0)
+		return usage(err.text);
+	if (belfryd.wants_version) {
+		puts("belfryd " BELFRY_VERSION);
+		return 0;
+	}
+	if (belfryd.gpu_server)
+		return serve_as("--gpu-server", belfryd.gpu_server, gpu_server_main);
+	if (belfryd.mps_keeper)
+		return serve_as("--mps-keeper", belfryd.mps_keeper, mps_keeper_main);
+	if (belfryd.looks_up_names)
+		return names_serve(stdin, stdout);
+	if (belfryd.has_soft && !belfryd.has_gpus && add_soft_gpus(&belfryd, &err))
+		return usage(err.text);
 	return run(&belfryd);
 }

@@ -40,19 +40,23 @@ static void insert(struct router *router, struct router_pending *pending)
 	*at = pending;
 }
 
-/* Which change was refused, according to the vGPU and the configuration; 0: none of the configuration. */
-static enum protocol_op refused_op(const struct router *router, const struct router_vgpu *vgpu,
-				   const char *name)
+/* The change to try again, after `op` was refused; 0: none of the configuration. */
+static enum protocol_op op_to_try(const struct router *router, const struct router_vgpu *vgpu,
+				  const char *name, enum protocol_op op)
 {
 	if (!config_find(&router->config, name))
 		return vgpu && vgpu->is_from_config ? PROTOCOL_REMOVE : (enum protocol_op)0;
-	return vgpu && vgpu->phase == ROUTER_THERE ? PROTOCOL_SET : PROTOCOL_CREATE;
+	if (op == PROTOCOL_SET)
+		return vgpu ? PROTOCOL_SET : PROTOCOL_CREATE;
+	return op == PROTOCOL_CREATE && (!vgpu || vgpu->phase != ROUTER_THERE) ? op : (enum protocol_op)0;
 }
 
 /* Returns whether it was known before. */
-static bool note(struct router *router, const struct router_vgpu *vgpu, const char *name, const char *why)
+static bool note(struct router *router, const struct protocol_request *request, const char *why)
 {
-	enum protocol_op op = refused_op(router, vgpu, name);
+	const char *name = request->name;
+	const struct router_vgpu *vgpu = router_vgpu_find(router, name);
+	enum protocol_op op = op_to_try(router, vgpu, name, (enum protocol_op)request->op);
 	struct router_pending *pending = find(router, name);
 	bool is_known = pending && pending->op == op;
 
@@ -84,11 +88,16 @@ static void tell_event(struct router *router, const char *name, const char *why)
 	router_event_config(router, &err);
 }
 
-void router_pending_refused(struct router *router, const struct router_vgpu *vgpu, const char *name,
-			    const char *label, const char *why)
+void router_pending_refused(struct router *router, const struct protocol_request *request, const char *label,
+			    const char *why)
 {
-	bool is_known = note(router, vgpu, name, why);
+	const char *name = request->name;
+	size_t length = strlen(name);
+	bool is_known;
 
+	if (!strncmp(why, name, length) && !strncmp(why + length, ": ", 2))
+		why += length + 2; /* the name is put before it, here and by the client */
+	is_known = note(router, request, why);
 	bf_log(is_known ? BF_LOG_DEBUG : BF_LOG_WARN, "%s%svGPU '%s': %s", label, *label ? ": " : "", name,
 	       why);
 	if (!is_known)
@@ -104,7 +113,7 @@ void router_pending_told(struct router *router, const struct router_vgpu *vgpu, 
 	if (!pending || pending->op == PROTOCOL_REMOVE)
 		return;
 	/* What the owner has changed meanwhile stays. */
-	by_hand = vgpu->asked_until_ns ? vgpu->asked_parts & spec_difference(&vgpu->spec, spec) : 0;
+	by_hand = vgpu->asked_parts & spec_difference(&vgpu->spec, spec);
 	pending->parts &= spec_difference(spec, &pending->spec) & ~by_hand;
 	if (pending->op == PROTOCOL_SET && pending->parts)
 		return;
@@ -142,11 +151,11 @@ void router_pending_merge(const struct router *router, const char *name, struct 
 		spec_merge(spec, &pending->spec, pending->parts);
 }
 
-/* Whether the server of its GPU, or of any GPU, is ready. */
+/* Whether the server of its GPU, or of any GPU, is ready and has made the changes before. */
 static bool is_served(struct router *router, const struct config_vgpu *from)
 {
 	for (struct router_server *server = router->servers; server; server = server->next)
-		if (server->phase == ROUTER_READY &&
+		if (server->phase == ROUTER_READY && !server->was_asking &&
 		    (from->gpu.kind == PROTOCOL_GPU_ANY || router_server_is_of(server, &from->gpu)))
 			return true;
 	return false;
@@ -156,7 +165,8 @@ static void try_again(struct router *router, struct router_pending *pending)
 {
 	const struct config_vgpu *from = config_find(&router->config, pending->name);
 	struct router_vgpu *vgpu = router_vgpu_find(router, pending->name);
-	bool is_there = vgpu && vgpu->phase == ROUTER_THERE && vgpu->server->phase == ROUTER_READY;
+	bool is_there = vgpu && vgpu->phase == ROUTER_THERE && vgpu->server->phase == ROUTER_READY &&
+			!vgpu->server->was_asking;
 
 	if (pending->op == PROTOCOL_CREATE && from && !vgpu) {
 		if (is_served(router, from))
@@ -183,8 +193,9 @@ void router_pending_tick(struct router *router, uint64_t now_ns)
 	for (const struct router_pending *pending = router->pending; pending; pending = pending->next)
 		count++;
 	router->pending_ns = now_ns + (1 + count / AT_A_TIME) * AGAIN_S * ROUTER_S;
-	if (!router->is_settled || router->is_making || router->reloading.ask || router_is_asking(router))
+	if (!router->is_settled || router->is_making || router->reloading.ask)
 		return;
+	router_note_asking(router);
 	for (struct router_pending *pending = router->pending; pending; pending = next) {
 		next = pending->next;
 		try_again(router, pending);

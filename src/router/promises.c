@@ -13,14 +13,16 @@ static int refuse(const struct router_room *room, const struct spec *spec, struc
 			       bf_format_size(spec->mem_bytes, want, sizeof(want)), room->label,
 			       bf_format_size(room->mem_bytes, all, sizeof(all)));
 	if (spec->mem_bytes > room->mem_free_bytes)
-		return bf_fail(err, ENOSPC,
-			       "memory %s cannot be set aside: of the %s of %s, %s are left by the others",
-			       bf_format_size(spec->mem_bytes, want, sizeof(want)),
-			       bf_format_size(room->mem_bytes, all, sizeof(all)), room->label,
-			       bf_format_size(room->mem_free_bytes, left, sizeof(left)));
-	return bf_fail(err, ENOSPC,
-		       "%.4g %% of the time of %s cannot be promised: %.4g %% are left by the others",
-		       spec->request_ppm / 1e4, room->label, room->free_ppm / 1e4);
+		return bf_fail(
+			err, ENOSPC,
+			"memory %s cannot be reserved: of the %s of %s, %s are not reserved for other vGPUs",
+			bf_format_size(spec->mem_bytes, want, sizeof(want)),
+			bf_format_size(room->mem_bytes, all, sizeof(all)), room->label,
+			bf_format_size(room->mem_free_bytes, left, sizeof(left)));
+	return bf_fail(
+		err, ENOSPC,
+		"a requested share of %.4g %% of the time of %s does not fit: %.4g %% are left by other vGPUs",
+		spec->request_ppm / 1e4, room->label, room->free_ppm / 1e4);
 }
 
 static int take(struct router_room *rooms, unsigned count, int at, const struct spec *spec,

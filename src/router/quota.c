@@ -3,10 +3,9 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "base/units.h"
 #include "router/internal.h"
-
-enum { ASKED_S = 5 };
 
 static uint64_t larger(uint64_t a, uint64_t b)
 {
@@ -26,7 +25,7 @@ static const struct config_quota *quota_of(const struct router *router, uid_t ui
 		else if (quota->uid == uid)
 			return quota;
 	}
-	return uid && uid != geteuid() ? of_all : NULL;
+	return bf_is_admin(uid) ? NULL : of_all;
 }
 
 static int check_mem(const struct config_quota *quota, uint64_t others, uint64_t bytes, struct bf_error *err)
@@ -46,23 +45,34 @@ static int check_mem(const struct config_quota *quota, uint64_t others, uint64_t
 		bf_format_size(bytes, want, sizeof(want)), all, bf_format_size(others, used, sizeof(used)));
 }
 
+/* What the vGPU counts for the user. A request for its name counts, too: it may be granted. False: nothing. */
+static bool counts(const struct router_vgpu *vgpu, uid_t uid, uint64_t *mem, uint64_t *ppm)
+{
+	bool is_own = vgpu->uid == uid, is_claimed = vgpu->is_claimed && vgpu->claim_uid == uid;
+
+	*mem = is_own ? larger(vgpu->spec.mem_bytes, vgpu->asked_mem_bytes) : 0;
+	*ppm = is_own ? larger(vgpu->spec.request_ppm, vgpu->asked_ppm) : 0;
+	if (is_claimed) {
+		*mem = larger(*mem, vgpu->claim_spec.mem_bytes);
+		*ppm = larger(*ppm, vgpu->claim_spec.request_ppm);
+	}
+	return is_own || is_claimed;
+}
+
 int router_quota_check(const struct router *router, uid_t uid, const struct spec *spec,
 		       const struct router_vgpu *instead_of, struct bf_error *err)
 {
 	const struct config_quota *quota = quota_of(router, uid);
-	uint64_t mem = 0, ppm = 0, count = 0, now_ns = bf_now_ns();
+	uint64_t mem = 0, ppm = 0, count = 0, its_mem, its_ppm;
 	int rc;
 
 	if (!quota)
 		return 0;
 	for (const struct router_vgpu *v = router->vgpus; v; v = v->next) {
-		bool is_asked = v->asked_until_ns > now_ns;
-
-		if (v == instead_of || v->uid != uid)
+		if (v == instead_of || !counts(v, uid, &its_mem, &its_ppm))
 			continue;
-		mem += is_asked ? larger(v->spec.mem_bytes, v->asked_spec.mem_bytes) : v->spec.mem_bytes;
-		ppm += is_asked ? larger(v->spec.request_ppm, v->asked_spec.request_ppm)
-				: v->spec.request_ppm;
+		mem += its_mem;
+		ppm += its_ppm;
 		count++;
 	}
 	if (quota->has_vgpus && !instead_of && count >= quota->vgpus)
@@ -77,9 +87,10 @@ int router_quota_check(const struct router *router, uid_t uid, const struct spec
 		spec->request_ppm / 1e4, quota->request_ppm / 1e4, (double)ppm / 1e4);
 }
 
-int router_quota_set(struct router *router, struct router_vgpu *vgpu, const struct protocol_request *request,
+int router_quota_set(struct router *router, struct router_vgpu *vgpu, struct router_ask *ask,
 		     struct bf_error *err)
 {
+	const struct protocol_request *request = &ask->message.request;
 	struct spec next = vgpu->spec;
 	int rc;
 
@@ -87,9 +98,20 @@ int router_quota_set(struct router *router, struct router_vgpu *vgpu, const stru
 	rc = router_quota_check(router, vgpu->uid, &next, vgpu, err);
 	if (rc)
 		return rc;
-	/* The change counts before its server reports it. */
-	vgpu->asked_spec = next;
-	vgpu->asked_parts = request->parts;
-	vgpu->asked_until_ns = bf_now_ns() + ASKED_S * ROUTER_S;
+	ask->serial = vgpu->serial;
+	vgpu->sets++;
+	vgpu->asked_mem_bytes = larger(vgpu->asked_mem_bytes, next.mem_bytes);
+	vgpu->asked_ppm = larger(vgpu->asked_ppm, next.request_ppm);
+	vgpu->asked_parts |= request->parts;
 	return 0;
+}
+
+void router_quota_settled(const struct router *router, const struct router_ask *ask)
+{
+	struct router_vgpu *vgpu = ask->serial ? router_vgpu_find(router, ask->message.request.name) : NULL;
+
+	if (!vgpu || vgpu->serial != ask->serial || --vgpu->sets)
+		return;
+	vgpu->asked_mem_bytes = vgpu->asked_ppm = 0;
+	vgpu->asked_parts = 0;
 }

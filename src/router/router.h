@@ -28,6 +28,14 @@ struct router_options {
 	/* Start the server of config.metrics. Returns the PID of a child, or -errno. NULL: there is none. */
 	pid_t (*start_metrics)(void *context, const struct config *config, const char *sock,
 			       struct bf_error *err);
+	/* Start belfry-oci-listener at `path`, for the belfryd at `sock`. Returns the PID of a child, or -errno. NULL: there
+	 * is none. */
+	pid_t (*start_oci)(void *context, const struct config *config, const char *path, const char *sock,
+			   struct bf_error *err);
+	/* Start a process that looks up names of users and groups (names_serve). Returns the end of a pipe with its
+	 * answers, which does not block, or -errno. *pid: a child to wait for, or 0. NULL: the router looks them up itself,
+	 * and waits. */
+	int (*start_names)(void *context, const char *names, pid_t *pid, struct bf_error *err);
 	/* Notify systemd: "READY=1". */
 	void (*tell)(void *context, const char *text);
 };
@@ -40,6 +48,10 @@ void router_free(struct router *router);
 /* From any thread. */
 void router_stop(struct router *router);
 void router_reload(struct router *router);
+
+/* oci_start.c: for router_options::start_oci */
+pid_t router_start_oci(void *context, const struct config *config, const char *path, const char *sock,
+		       struct bf_error *err);
 
 /* What is free on a GPU. */
 struct router_room {

@@ -75,9 +75,9 @@ void router_state_settle(struct router *router)
 	       sizeof(message.text) < sizeof(err.text) ? sizeof(message.text) : sizeof(err.text));
 	message.text[sizeof(message.text) - 1] = 0;
 	for (struct router_server *server = router->servers; server; server = server->next)
-		for (; server->ticket_count; server->ticket_count--) {
+		while (server->ticket_count && server->sock >= 0 && !server->is_blocked) {
 			message.ticket = server->tickets[server->ticket_count - 1];
-			if (router_server_send(server, &message))
-				break; /* tried again in the next turn */
+			/* If it fails, it is tried again when the server is not blocked any more. */
+			server->ticket_count -= !router_server_send(server, &message);
 		}
 }

@@ -1,7 +1,6 @@
-/* The GPU servers: find or start them, receive their messages, and start them again. */
+/* The GPU servers: find or start them, and start them again. */
 #include <errno.h>
 #include <glob.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/hash.h"
-#include "base/message.h"
+#include "base/number.h"
 #include "base/own.h"
 #include "base/process.h"
 #include "router/internal.h"
@@ -19,81 +17,18 @@
 enum {
 	FIND_S = 5,   /* until a server that was left running sends HALL_READY */
 	START_S = 60, /* until a new server sends HALL_READY */
-	HEAR_S = 2,   /* until a server that was left running has reported its vGPUs */
 	LEAVE_S = 10, /* from the end of its connection to the end of its process */
 	RETRY_S = 30, /* after a failure */
 	FAILED_FRESH_S = 1,
 	MINUTE_S = 60,
-	MESSAGES_AT_ONCE = 256,
 };
-
-static void name_server(const struct router *router, struct router_server *server)
-{
-	const struct protocol_gpu *gpu = &server->gpu;
-	uint32_t hash;
-
-	if (gpu->kind != PROTOCOL_GPU_SOFT) {
-		snprintf(server->label, sizeof(server->label), "GPU %" PRIu32, gpu->index);
-		snprintf(server->path, sizeof(server->path), "%.90s.gpu%" PRIu32, router->socket, gpu->index);
-		return;
-	}
-	hash = (bf_hash(gpu->folder) ^ gpu->index) * 16777619u;
-	snprintf(server->label, sizeof(server->label), "GPU soft:%" PRIu32, gpu->index);
-	snprintf(server->path, sizeof(server->path), "%.90s.soft-%08" PRIx32, router->socket, hash);
-}
-
-bool router_server_is_of(const struct router_server *server, const struct protocol_gpu *gpu)
-{
-	return server->gpu.kind == gpu->kind && server->gpu.index == gpu->index &&
-	       (gpu->kind != PROTOCOL_GPU_SOFT || !gpu->folder[0] ||
-		!strcmp(gpu->folder, server->gpu.folder));
-}
-
-struct router_server *router_server_find(struct router *router, const struct protocol_gpu *gpu)
-{
-	struct router_server *found = NULL;
-
-	/* Without a folder several software GPUs may match. One that runs takes precedence over one that is only
-	 * listed. */
-	for (struct router_server *server = router->servers; server; server = server->next)
-		if (router_server_is_of(server, gpu) &&
-		    (!found || (found->phase == ROUTER_OFF && server->phase != ROUTER_OFF)))
-			found = server;
-	return found;
-}
-
-struct router_server *router_server_add(struct router *router, const struct protocol_gpu *gpu,
-					struct bf_error *err)
-{
-	struct router_server **at = &router->servers, *server = NULL;
-	unsigned count = 0;
-
-	for (; *at; at = &(*at)->next)
-		count++;
-	if (count < ROUTER_SERVERS_MAX)
-		server = calloc(1, sizeof(*server));
-	if (!server) {
-		bf_fail(err, ENOSPC, "there are %u GPU servers already, the most is %d", count,
-			ROUTER_SERVERS_MAX);
-		return NULL;
-	}
-	*server = (struct router_server){ .gpu = *gpu,
-					  .sock = -1,
-					  .pidfd = -1,
-					  .deadline_ns = ROUTER_NEVER,
-					  .retry_ns = ROUTER_NEVER,
-					  .has_soft = gpu->kind == PROTOCOL_GPU_SOFT && !gpu->folder[0] };
-	server->last = &server->first;
-	name_server(router, server);
-	*at = server;
-	return server;
-}
 
 bool router_server_is_coming(const struct router_server *server)
 {
-	return server->phase == ROUTER_FINDING || server->phase == ROUTER_STARTING ||
-	       server->phase == ROUTER_HEARING ||
-	       (server->phase == ROUTER_LEAVING && server->was_ready && !server->has_failed);
+	return !server->has_failed &&
+	       (server->phase == ROUTER_FINDING || server->phase == ROUTER_STARTING ||
+		server->phase == ROUTER_HEARING ||
+		(server->phase == ROUTER_LEAVING && (server->was_ready || server->was_found)));
 }
 
 bool router_may_start(struct router_starts *starts, uint64_t now_ns, uint64_t *again_ns)
@@ -123,117 +58,46 @@ struct hall_message router_message(const struct router *router, enum hall_kind k
 				      .settings = router->config.sharing };
 }
 
-/* Send a message, and the connection that belongs to it. Returns 0 or -errno. */
-static int send_message(int sock, const struct hall_message *message, int fd)
+void router_server_hang_up(struct router_server *server)
 {
-	return bf_message_send(sock, message, sizeof(*message), fd, MSG_DONTWAIT);
+	loop_remove(server->router->loop, server->sock_source);
+	server->sock_source = NULL;
+	if (server->sock >= 0)
+		close(server->sock);
+	server->sock = -1;
+	server->is_blocked = false;
 }
 
-int router_server_send(struct router_server *server, const struct hall_message *message)
+void router_server_forget_process(struct router_server *server)
 {
-	int rc = server->sock < 0 ? -ENOTCONN : send_message(server->sock, message, -1);
-
-	if (rc)
-		bf_log(BF_LOG_WARN, "%s: its server cannot be told: %s", server->label, strerror(-rc));
-	return rc;
+	loop_remove(server->router->loop, server->pidfd_source);
+	server->pidfd_source = NULL;
+	if (server->pidfd >= 0)
+		close(server->pidfd);
+	server->pidfd = -1;
+	server->pid = 0;
 }
 
-static struct router_ask *take_first(struct router_server *server)
+static void sock_ready(void *context, uint32_t events)
 {
-	struct router_ask *ask = server->first;
+	struct router_server *server = context;
 
-	server->first = ask->next;
-	if (!server->first)
-		server->last = &server->first;
-	ask->next = NULL;
-	server->asks--;
-	return ask;
+	if (events & EPOLLOUT)
+		router_server_unblock(server);
+	router_server_hear(server->router, server);
 }
 
-static void handed_over(struct router *router, struct router_server *server, struct router_ask *ask)
+static void exited(void *context, uint32_t events);
+
+/* Called for a new connection or process, and by each tick, in case there was no memory. */
+static void watch(struct router_server *server)
 {
-	struct router_vgpu *vgpu = ask->holds_name ? router_vgpu_find(router, ask->message.request.name)
-						   : NULL;
+	struct loop *loop = server->router->loop;
 
-	if (vgpu && vgpu->phase == ROUTER_RESERVED)
-		vgpu->until_ns = bf_now_ns() + ROUTER_RESERVE_S * ROUTER_S;
-	if (ask->fd >= 0)
-		close(ask->fd);
-	else if (ask->message.kind == HALL_REQUEST)
-		server->own_asks++;
-	free(ask);
-}
-
-/* Send as much of the queue as the server accepts. */
-static void flush(struct router *router, struct router_server *server)
-{
-	while (server->first && server->phase == ROUTER_READY) {
-		struct router_ask *ask = server->first;
-		int rc;
-
-		if (ask->is_awaiting) {
-			ask = take_first(server);
-			ask->is_awaiting = false;
-			router_dispatch(router, ask);
-			continue;
-		}
-		rc = send_message(server->sock, &ask->message, ask->fd);
-		if (rc == -EAGAIN || rc == -ETOOMANYREFS || rc == -ENOBUFS || rc == -ENOMEM)
-			return;
-		if (rc) /* the server is exiting: the queue waits for the next one */
-			return;
-		handed_over(router, server, take_first(server));
-	}
-}
-
-static void enqueue(struct router *router, struct router_server *server, struct router_ask *ask)
-{
-	struct bf_error err;
-
-	/* belfryd's own requests are at most as many as the vGPUs. */
-	if (server->asks >= ROUTER_ASKS_MAX && ask->fd >= 0) {
-		bf_fail(&err, EAGAIN,
-			"%s: %d requests wait for its server, the most it takes; try again later",
-			server->label, ROUTER_ASKS_MAX);
-		router_refuse(router, ask, &err);
-		return;
-	}
-	*server->last = ask;
-	server->last = &ask->next;
-	server->asks++;
-}
-
-void router_server_ask(struct router *router, struct router_server *server, struct router_ask *ask)
-{
-	ask->is_awaiting = false;
-	enqueue(router, server, ask);
-	flush(router, server);
-}
-
-void router_server_await(struct router *router, struct router_server *server, struct router_ask *ask)
-{
-	ask->is_awaiting = true;
-	enqueue(router, server, ask);
-}
-
-/* Refuse all waiting requests, or dispatch them again. */
-static void fail_queue(struct router *router, struct router_server *server)
-{
-	struct router_ask *all = server->first, *next;
-	struct bf_error err;
-
-	server->first = NULL;
-	server->last = &server->first;
-	server->asks = 0;
-	bf_fail(&err, ENODEV, "%s", server->failure);
-	for (; all; all = next) {
-		next = all->next;
-		all->next = NULL;
-		if (all->is_awaiting && !router->is_ending)
-			router_dispatch(router, all);
-		else
-			router_refuse(router, all, &err);
-	}
+	if (server->sock >= 0 && !server->sock_source)
+		server->sock_source = loop_add(loop, server->sock, EPOLLIN, LOOP_FIRST, sock_ready, server);
+	if (server->pidfd >= 0 && !server->pidfd_source)
+		server->pidfd_source = loop_add(loop, server->pidfd, EPOLLIN, LOOP_FIRST, exited, server);
 }
 
 static int connect_to(const char *path, pid_t *pid)
@@ -274,6 +138,8 @@ static bool find_running(struct router *router, struct router_server *server)
 	server->pid = 0;
 	/* There is no process to wait for if the server runs in this one. */
 	server->pidfd = pid > 0 && pid != getpid() ? bf_pidfd_open(pid) : -1;
+	watch(server);
+	server->was_found = true;
 	server->phase = ROUTER_FINDING;
 	server->deadline_ns = bf_now_ns() + FIND_S * ROUTER_S;
 	router_server_send(server, &message);
@@ -298,7 +164,7 @@ static int start_new(struct router *router, struct router_server *server, struct
 		rc = options->start_soft ? options->start_soft(options->context, server->gpu.folder,
 							       sizeof(server->gpu.folder), err)
 					 : bf_fail(err, ENODEV, "there is no software GPU here");
-		name_server(router, server);
+		router_server_name(router, server);
 		if (!rc)
 			router_soft_access(router, server);
 		if (!rc && is_served_twice(router, server))
@@ -315,7 +181,13 @@ static int start_new(struct router *router, struct router_server *server, struct
 		server->sock = -1;
 		return rc;
 	}
-	server->pidfd = server->pid > 0 ? bf_pidfd_open(server->pid) : -1;
+	server->pidfd = server->pid > 0 ? router_child_open(server->pid, err) : -1;
+	if (server->pid > 0 && server->pidfd < 0) {
+		server->pid = 0;
+		router_server_hang_up(server);
+		return -err->code;
+	}
+	watch(server);
 	server->phase = ROUTER_STARTING;
 	server->deadline_ns = bf_now_ns() + START_S * ROUTER_S;
 	message = router_message(router, HALL_START);
@@ -327,7 +199,7 @@ static int start_new(struct router *router, struct router_server *server, struct
 	return 0;
 }
 
-static void note_failure(struct router *router, struct router_server *server, const char *text)
+void router_server_failed(struct router *router, struct router_server *server, const char *text)
 {
 	char whole[sizeof(server->failure)];
 
@@ -348,11 +220,11 @@ bool router_server_begin(struct router *router, struct router_server *server)
 	char text[128];
 
 	if (server->phase != ROUTER_OFF)
-		return true;
+		return !server->has_failed;
 	if (router->is_ending ||
 	    (server->failure[0] && now_ns - server->failed_ns < FAILED_FRESH_S * ROUTER_S))
 		return false;
-	server->was_ready = server->has_failed = false;
+	server->was_ready = server->was_found = server->has_failed = false;
 	server->retry_ns = ROUTER_NEVER;
 	if (!server->has_soft || server->gpu.folder[0])
 		if (find_running(router, server))
@@ -362,12 +234,12 @@ bool router_server_begin(struct router *router, struct router_server *server)
 		snprintf(text, sizeof(text),
 			 "its server was started %d times within a minute; the next time is in %u s",
 			 ROUTER_STARTS, (unsigned)((again_ns - now_ns) / ROUTER_S + 1));
-		note_failure(router, server, text);
+		router_server_failed(router, server, text);
 		return false;
 	}
 	if (!start_new(router, server, &err))
 		return true;
-	note_failure(router, server, err.text);
+	router_server_failed(router, server, err.text);
 	server->retry_ns = now_ns + RETRY_S * ROUTER_S;
 	return false;
 }
@@ -379,7 +251,9 @@ static bool is_needed(const struct router *router, const struct router_server *s
 
 static bool has_asks_of_its_own(const struct router_server *server)
 {
-	for (const struct router_ask *ask = server->first; ask; ask = ask->next)
+	const struct router_ask *ask;
+
+	TAILQ_FOREACH(ask, &server->asks, next)
 		if (!ask->is_awaiting)
 			return true;
 	return false;
@@ -388,17 +262,16 @@ static bool has_asks_of_its_own(const struct router_server *server)
 /* The process has ended. */
 static void went_off(struct router *router, struct router_server *server)
 {
-	bool has_died = server->was_ready && !server->has_failed;
-
 	server->phase = ROUTER_OFF;
 	server->deadline_ns = ROUTER_NEVER;
 	server->use = (struct hall_gpu){ 0 };
-	server->own_asks = server->ticket_count = 0;
+	server->ticket_count = 0;
 	unlink(server->path); /* a killed server has left it */
 	if (router->is_ending)
 		return;
 	router_vgpus_lost(router, server);
-	if (has_died) {
+	router_sent_lost(router, server);
+	if (server->was_ready || server->was_found) { /* it has died */
 		server->failure[0] = 0;
 		if ((is_needed(router, server) || has_asks_of_its_own(server)) &&
 		    router_server_begin(router, server))
@@ -408,7 +281,7 @@ static void went_off(struct router *router, struct router_server *server)
 	}
 	router_check_settled(router);
 	if (server->phase == ROUTER_OFF)
-		fail_queue(router, server);
+		router_server_fail_asks(router, server);
 }
 
 static void tell_death(struct router *router, const struct router_server *server)
@@ -421,28 +294,29 @@ static void tell_death(struct router *router, const struct router_server *server
 	router_event_server(router, EVENT_SERVER_DIED, server, text);
 }
 
-/* The connection is closed. */
-static void lost(struct router *router, struct router_server *server)
+/* A server of another version keeps running with its programs. */
+static void replace(struct router *router, struct router_server *server)
 {
-	bool was_found = server->phase == ROUTER_FINDING;
+	router_server_forget_process(server);
+	server->phase = ROUTER_OFF;
+	bf_log(BF_LOG_WARN, "%s: the process at %s did not answer as a GPU server of this version",
+	       server->label, server->path);
+	unlink(server->path);
+	if (server->gpu.kind == PROTOCOL_GPU_ANY || !router_server_begin(router, server))
+		went_off(router, server);
+}
 
-	close(server->sock);
-	server->sock = -1;
-	if (was_found) {
-		/* It cannot be used: start a new one. */
-		if (server->pidfd >= 0)
-			close(server->pidfd);
-		server->pidfd = -1;
-		server->phase = ROUTER_OFF;
-		bf_log(BF_LOG_WARN, "%s: what was found at %s is no server of this version", server->label,
-		       server->path);
-		unlink(server->path);
-		if (server->gpu.kind == PROTOCOL_GPU_ANY || !router_server_begin(router, server))
-			went_off(router, server);
+void router_server_lost(struct router *router, struct router_server *server, bool is_other_version)
+{
+	router_server_hang_up(server);
+	if (server->phase == ROUTER_FINDING && is_other_version) {
+		replace(router, server);
 		return;
 	}
-	if (!server->was_ready && !server->has_failed)
-		note_failure(router, server, "its server ended as it started; see the log");
+	if (server->was_found)
+		bf_log(BF_LOG_WARN, "%s: its server, which was left running, ends", server->label);
+	else if (!server->was_ready && !server->has_failed)
+		router_server_failed(router, server, "its server ended as it started; see the log");
 	else if (server->was_ready && !router->is_ending)
 		tell_death(router, server);
 	server->phase = ROUTER_LEAVING;
@@ -451,212 +325,83 @@ static void lost(struct router *router, struct router_server *server)
 		went_off(router, server);
 }
 
-void router_server_exited(struct router *router, struct router_server *server)
+static void exited(void *context, uint32_t events)
 {
+	struct router_server *server = context;
+	struct router *router = server->router;
 	int status;
 
+	(void)events;
 	if (server->pid > 0 && waitpid(server->pid, &status, WNOHANG) == 0)
 		return;
-	close(server->pidfd);
-	server->pidfd = -1;
-	server->pid = 0;
+	router_server_forget_process(server);
 	if (server->sock >= 0)
 		router_server_hear(router, server); /* its last messages, then the end of the connection */
 	if (server->phase == ROUTER_LEAVING)
 		went_off(router, server);
 }
 
-/* A server that was found running has had its event already. */
-static void tell_ready(struct router *router, const struct router_server *server)
+/* Requests do not wait for the server any longer. It may still end, or become ready. */
+static void give_up(struct router *router, struct router_server *server, const char *why)
 {
-	char text[64];
-
-	bf_log(BF_LOG_INFO, "%s: its server is ready (process %d)", server->label, server->use.server_pid);
-	snprintf(text, sizeof(text), "process %d, driver %s", server->use.server_pid, server->use.driver);
-	if (server->phase == ROUTER_STARTING)
-		router_event_server(router, EVENT_SERVER_STARTED, server, text);
-}
-
-static void ready(struct router *router, struct router_server *server)
-{
-	struct router_ask *waiting, **last;
-
-	tell_ready(router, server);
-	server->phase = ROUTER_READY;
-	server->deadline_ns = ROUTER_NEVER;
-	server->was_ready = true;
-	server->failure[0] = 0;
-	/* Its vGPUs are created again before the waiting requests are sent. */
-	waiting = server->first;
-	last = server->last;
-	server->first = NULL;
-	server->last = &server->first;
-	router_vgpus_remake(router, server);
-	if (waiting) {
-		*server->last = waiting;
-		server->last = last;
-	}
+	router_server_failed(router, server, why);
 	router_check_settled(router);
-	flush(router, server);
+	router_server_fail_asks(router, server);
 }
 
-static void heard_ready(struct router *router, struct router_server *server,
-			const struct hall_message *message)
+/* The phase has taken too long. */
+static void phase_late(struct router *router, struct router_server *server)
 {
-	bool is_found = server->phase == ROUTER_FINDING;
+	char text[192];
 
-	if (!is_found && server->phase != ROUTER_STARTING)
-		return;
-	server->use = message->gpu;
-	server->use.driver[sizeof(server->use.driver) - 1] = 0;
-	if (server->gpu.kind == PROTOCOL_GPU_ANY) { /* only its socket was known */
-		char path[sizeof(server->path)];
-
-		memcpy(path, server->path, sizeof(path));
-		server->gpu = message->gpu.gpu;
-		server->gpu.folder[sizeof(server->gpu.folder) - 1] = 0;
-		name_server(router, server);
-		memcpy(server->path, path, sizeof(path));
-	}
-	server->to_hear = is_found ? message->gpu.vgpus : 0;
-	if (is_found) {
-		char text[64];
-
-		bf_log(BF_LOG_INFO, "%s: its server was found running, with %u vGPUs", server->label,
+	if (server->phase == ROUTER_HEARING) {
+		bf_log(BF_LOG_WARN, "%s: %u vGPUs of its server were not heard of", server->label,
 		       server->to_hear);
-		snprintf(text, sizeof(text), "process %d, with %u vGPUs and %u runs", server->use.server_pid,
-			 server->use.vgpus, server->use.runs);
-		router_event_server(router, EVENT_SERVER_ADOPTED, server, text);
+		router_server_ready(router, server);
+	} else if (server->phase == ROUTER_FINDING) {
+		/* It has the GPU, and may have programs: a second server must not be started. */
+		snprintf(text, sizeof(text), "its server, which was left running at %s, does not answer",
+			 server->path);
+		give_up(router, server, text);
+	} else if (server->phase == ROUTER_STARTING) {
+		router_server_failed(router, server, "its server does not become ready");
+		if (server->pidfd >= 0)
+			bf_pidfd_kill(server->pidfd, SIGKILL);
+		router_server_lost(router, server, false);
+		if (server->phase == ROUTER_LEAVING) /* the driver may keep it from ending */
+			give_up(router, server, "its server does not become ready");
+	} else if (server->phase == ROUTER_LEAVING && server->pidfd >= 0) {
+		/* A process that was never heard of is left alone. */
+		if (!server->was_found)
+			bf_pidfd_kill(server->pidfd, SIGKILL);
+		give_up(router, server, "its server has closed the connection and does not end");
 	}
-	if (!server->to_hear) {
-		ready(router, server);
-		return;
-	}
-	server->phase = ROUTER_HEARING;
-	server->deadline_ns = bf_now_ns() + HEAR_S * ROUTER_S;
-}
-
-static void note_ticket(struct router_server *server, uint32_t ticket)
-{
-	if (server->ticket_count == server->ticket_room) {
-		unsigned room = server->ticket_room ? 2 * server->ticket_room : 16;
-		uint32_t *more = reallocarray(server->tickets, room, sizeof(*more));
-
-		if (!more)
-			return; /* the client's request times out */
-		server->tickets = more;
-		server->ticket_room = room;
-	}
-	server->tickets[server->ticket_count++] = ticket;
-}
-
-static void heard(struct router *router, struct router_server *server, struct hall_message *message)
-{
-	message->text[sizeof(message->text) - 1] = 0;
-	message->request.name[SPEC_NAME_MAX] = 0;
-	message->request.spec.domain[SPEC_NAME_MAX] = 0;
-	switch (message->kind) {
-	case HALL_READY:
-		heard_ready(router, server, message);
-		return;
-	case HALL_FAILED:
-		note_failure(router, server, message->text);
-		return;
-	case HALL_VGPU:
-		if (!router->is_ending)
-			router_vgpu_told(router, server, message);
-		if (server->phase == ROUTER_HEARING && !--server->to_hear)
-			ready(router, server);
-		return;
-	case HALL_GONE:
-		router_account(router, server, message);
-		router_event_gone(router, server, message);
-		if (!router->is_ending)
-			router_vgpu_gone(router, server, message->request.name);
-		return;
-	case HALL_REFUSED:
-		server->own_asks -= !(message->flags & HALL_CLIENTS) && server->own_asks;
-		router_vgpu_refused(router, server, message);
-		return;
-	case HALL_DONE:
-		server->own_asks -= server->own_asks > 0;
-		return;
-	case HALL_EVENT:
-		router_event(router, &message->event);
-		return;
-	case HALL_SAVE:
-		note_ticket(server, message->ticket);
-		return;
-	case HALL_USE:
-		server->use.mem_reserved_bytes = message->gpu.mem_reserved_bytes;
-		server->use.request_ppm = message->gpu.request_ppm;
-		server->use.vgpus = message->gpu.vgpus;
-		server->use.runs = message->gpu.runs;
-		return;
-	default:
-		bf_log(BF_LOG_WARN, "%s: its server says something unknown (%u)", server->label,
-		       message->kind);
-	}
-}
-
-void router_server_hear(struct router *router, struct router_server *server)
-{
-	struct hall_message message;
-
-	for (unsigned i = 0; i < MESSAGES_AT_ONCE && server->sock >= 0; i++) {
-		ssize_t got = recv(server->sock, &message, sizeof(message), MSG_DONTWAIT | MSG_TRUNC);
-
-		if (got < 0 && (errno == EAGAIN || errno == EINTR))
-			break;
-		if (got != (ssize_t)sizeof(message) || message.magic != HALL_MAGIC ||
-		    message.version != PROTOCOL_VERSION) {
-			if (got > 0)
-				bf_log(BF_LOG_ERROR, "%s: its server is of another version", server->label);
-			lost(router, server);
-			return;
-		}
-		heard(router, server, &message);
-	}
-	flush(router, server);
 }
 
 void router_server_tick(struct router *router, struct router_server *server, uint64_t now_ns)
 {
+	watch(server);
 	if (server->retry_ns <= now_ns) {
 		server->retry_ns = ROUTER_NEVER;
-		if (server->phase == ROUTER_OFF && !router_server_begin(router, server))
-			fail_queue(router, server);
+		if (server->phase == ROUTER_OFF && is_needed(router, server) &&
+		    !router_server_begin(router, server))
+			router_server_fail_asks(router, server);
 	}
-	if (server->phase == ROUTER_READY && server->first)
-		flush(router, server);
-	if (server->deadline_ns > now_ns)
-		return;
-	server->deadline_ns = ROUTER_NEVER;
-	if (server->phase == ROUTER_HEARING) {
-		bf_log(BF_LOG_WARN, "%s: %u vGPUs of its server were not heard of", server->label,
-		       server->to_hear);
-		ready(router, server);
-	} else if (server->phase == ROUTER_FINDING) {
-		lost(router, server);
-	} else if (server->phase == ROUTER_STARTING) {
-		note_failure(router, server, "its server does not become ready");
-		if (server->pidfd >= 0)
-			bf_pidfd_kill(server->pidfd, SIGKILL);
-		lost(router, server);
-	} else if (server->phase == ROUTER_LEAVING && server->pidfd >= 0) {
-		bf_log(BF_LOG_WARN, "%s: its server does not end; it is killed", server->label);
-		bf_pidfd_kill(server->pidfd, SIGKILL);
+	if (server->is_blocked && server->unblock_ns <= now_ns)
+		router_server_unblock(server);
+	router_server_flush(router, server);
+	router_asks_expire(router, server, now_ns);
+	if (server->deadline_ns <= now_ns) {
+		server->deadline_ns = ROUTER_NEVER;
+		phase_late(router, server);
 	}
 }
 
 uint64_t router_server_due(const struct router_server *server)
 {
-	uint64_t due_ns = server->deadline_ns < server->retry_ns ? server->deadline_ns : server->retry_ns;
+	uint64_t due_ns = bf_min(bf_min(server->deadline_ns, server->retry_ns), router_asks_due(server));
 
-	/* The socket is full: try again in a millisecond. */
-	if (server->phase == ROUTER_READY && server->first && due_ns > bf_now_ns() + ROUTER_MS)
-		due_ns = bf_now_ns() + ROUTER_MS;
-	return due_ns;
+	return server->is_blocked ? bf_min(due_ns, server->unblock_ns) : due_ns;
 }
 
 static void adopt_path(struct router *router, const char *path)
@@ -691,36 +436,5 @@ void router_servers_adopt(struct router *router)
 		for (size_t j = 0; j < found.gl_pathc; j++)
 			adopt_path(router, found.gl_pathv[j]);
 		globfree(&found);
-	}
-}
-
-void router_server_free(struct router *router, struct router_server *server)
-{
-	struct router_server **at = &router->servers;
-
-	while (*at != server)
-		at = &(*at)->next;
-	*at = server->next;
-	snprintf(server->failure, sizeof(server->failure), "belfryd is ending; try again");
-	fail_queue(router, server);
-	if (server->sock >= 0)
-		close(server->sock);
-	if (server->pidfd >= 0)
-		close(server->pidfd);
-	free(server->tickets);
-	free(server);
-}
-
-void router_servers_sweep(struct router *router, uint64_t now_ns)
-{
-	struct router_server *next;
-
-	for (struct router_server *server = router->servers; server; server = next) {
-		next = server->next;
-		if (server->is_listed || server->phase != ROUTER_OFF || server->first || server->pidfd >= 0 ||
-		    (server->failure[0] && now_ns - server->failed_ns < MINUTE_S * ROUTER_S) ||
-		    router_vgpus_any(router, server))
-			continue;
-		router_server_free(router, server);
 	}
 }

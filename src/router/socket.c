@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/handed.h"
 #include "base/own.h"
 #include "router/internal.h"
 
@@ -34,7 +35,7 @@ static int check_folder(const char *path, struct bf_error *err)
 	return 0;
 }
 
-static bool somebody_answers(const char *path)
+static bool is_listening(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	cleanup_close int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -71,7 +72,7 @@ static int take_lock(struct router *router, struct bf_error *err)
 	while (flock(router->lock_fd, LOCK_EX | LOCK_NB)) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return bf_fail(err, errno, "%s: cannot be locked: %s", path, strerror(errno));
-		if (somebody_answers(router->socket) || bf_now_ns() > until_ns)
+		if (is_listening(router->socket) || bf_now_ns() > until_ns)
 			return fail_locked(router->socket, router->lock_fd, err);
 		usleep(LOCK_STEP_US);
 	}
@@ -107,10 +108,19 @@ static gid_t group_of(const struct router *router)
 	return router->config.access == CONFIG_GROUP ? router->config.group : (gid_t)-1;
 }
 
-/* The parent is the runtime folder, which only its user may be able to enter. */
-static int let_through(const char *folder)
+static int chmod_above(const char *folder, mode_t mode)
 {
 	char copy[sizeof(((struct protocol_gpu *)0)->folder)];
+
+	snprintf(copy, sizeof(copy), "%s", folder);
+	return chmod(dirname(copy), mode) ? -errno : 0;
+}
+
+/* The parent is the runtime folder, which only its user may be able to enter. */
+static int let_through(struct router_server *server)
+{
+	const char *folder = server->gpu.folder;
+	char copy[sizeof(server->gpu.folder)];
 	struct stat st;
 
 	snprintf(copy, sizeof(copy), "%s", folder);
@@ -118,13 +128,25 @@ static int let_through(const char *folder)
 		return -errno;
 	if (st.st_uid != geteuid() || (st.st_mode & 0111) == 0111)
 		return 0;
-	snprintf(copy, sizeof(copy), "%s", folder);
-	return chmod(dirname(copy), (st.st_mode & 07777) | 0111) ? -errno : 0;
+	server->mode_above = st.st_mode & 07777;
+	return chmod_above(folder, server->mode_above | 0111);
 }
 
-void router_soft_access(const struct router *router, const struct router_server *server)
+static int keep_out(struct router_server *server)
 {
-	bool is_shared = router->config.access != CONFIG_OWNER;
+	mode_t mode = server->mode_above;
+
+	server->mode_above = 0;
+	if (chmod(server->gpu.folder, 0700))
+		return -errno;
+	return mode ? chmod_above(server->gpu.folder, mode) : 0;
+}
+
+void router_soft_access(const struct router *router, struct router_server *server)
+{
+	/* Tasks of Slurm's jobs are other users' programs, and reach the socket for attached programs, which is below the
+	 * folder. No other file there is theirs. */
+	bool is_shared = router->config.access != CONFIG_OWNER || geteuid() == 0;
 	char path[sizeof(server->gpu.folder) + sizeof("/socket")];
 	int rc;
 
@@ -136,9 +158,7 @@ void router_soft_access(const struct router *router, const struct router_server 
 		     ? -errno
 		     : 0;
 	if (!rc)
-		rc = is_shared			       ? let_through(server->gpu.folder)
-		     : chmod(server->gpu.folder, 0700) ? -errno
-						       : 0;
+		rc = is_shared ? let_through(server) : keep_out(server);
 	if (rc)
 		bf_log(BF_LOG_WARN, "%s: access to it cannot be set: %s", path, strerror(-rc));
 }
@@ -147,7 +167,7 @@ int router_socket_access(const struct router *router, struct bf_error *err)
 {
 	gid_t group = group_of(router);
 
-	for (const struct router_server *server = router->servers; server; server = server->next)
+	for (struct router_server *server = router->servers; server; server = server->next)
 		router_soft_access(router, server);
 
 	/* The group before the mode: no other user gets access in between. */
@@ -177,7 +197,8 @@ static int listen_at(struct router *router, struct bf_error *err)
 	rc = router_socket_access(router, err);
 	if (rc)
 		return rc;
-	if (listen(router->listen_fd, BACKLOG))
+	bf_handing_allow(router->listen_fd, false);
+	if (listen(router->listen_fd, BACKLOG) || !router_clients_listen(router))
 		return bf_fail(err, errno, "%s: %s", router->socket, strerror(errno));
 	return 0;
 }
@@ -218,6 +239,9 @@ void router_socket_close(struct router *router)
 	shutdown(router->listen_fd, SHUT_RDWR);
 	while ((fd = accept4(router->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
 		router_client_part(router, fd, EAGAIN, "belfryd is ending; try again");
+	loop_remove(router->loop, router->listen_source);
+	router->listen_source = NULL;
+	router->accept_after_ns = 0;
 	close(router->listen_fd);
 	router->listen_fd = -1;
 }

@@ -38,6 +38,8 @@ static void write_vgpu(FILE *file, const struct config_vgpu *vgpu)
 		fprintf(file, "objective = %s\n", spec_format_objective(spec, text, sizeof(text)));
 	if (spec->domain[0])
 		fprintf(file, "domain = %s\n", spec->domain);
+	if (spec_has_sm(spec))
+		fprintf(file, "sm = %s\n", spec_format_sm(spec, text, sizeof(text)));
 	if (spec->timeslice_us)
 		fprintf(file, "timeslice = %" PRIu64 "us\n", spec->timeslice_us);
 	if (spec->interleave >= 0)

@@ -157,9 +157,11 @@ static void count_behind(struct router_totals *totals, const char *path)
 		from = size - BEHIND_MOST;
 	}
 	file = fdopen(fd, "re");
-	if (!file || fseeko(file, (off_t)from, SEEK_SET))
+	if (!file)
 		return;
 	bf_take_fd(&fd);
+	if (fseeko(file, (off_t)from, SEEK_SET))
+		return;
 	while (getline(&line, &room, file) > 0)
 		count_line(totals, line);
 	if (from != size)

@@ -27,7 +27,7 @@ struct router_vgpu *router_vgpu_add(struct router *router, const char *name, str
 		return NULL;
 	}
 	snprintf(vgpu->name, sizeof(vgpu->name), "%s", name);
-	vgpu->until_ns = ROUTER_NEVER;
+	vgpu->serial = ++router->last_serial;
 	vgpu->next = router->vgpus;
 	router->vgpus = vgpu;
 	router->vgpu_count++;
@@ -75,16 +75,28 @@ void router_vgpu_told(struct router *router, struct router_server *server, const
 		router_state_changed(router);
 	router_pending_told(router, vgpu, &message->request.spec);
 	vgpu->phase = ROUTER_THERE;
-	vgpu->until_ns = ROUTER_NEVER;
 	vgpu->server = server;
 	vgpu->gpu = server->gpu;
 	vgpu->spec = message->request.spec;
-	vgpu->asked_until_ns = 0;
 	vgpu->uid = message->uid;
 	vgpu->is_ephemeral = message->flags & PROTOCOL_EPHEMERAL;
 	vgpu->is_kept = !vgpu->is_ephemeral;
 	if (server->phase != ROUTER_HEARING) /* otherwise the vGPU is not new */
 		router_event_spec(router, vgpu, is_new ? NULL : &before);
+}
+
+/* The run has ended. The name is reserved for the request that its server has, or will have. */
+static void grant_claim(struct router *router, struct router_vgpu *vgpu)
+{
+	vgpu->phase = ROUTER_RESERVED;
+	vgpu->serial = ++router->last_serial;
+	vgpu->uid = vgpu->claim_uid;
+	vgpu->spec = vgpu->claim_spec;
+	vgpu->is_ephemeral = vgpu->claim_is_run;
+	vgpu->is_claimed = false;
+	vgpu->sets = 0;
+	vgpu->asked_mem_bytes = vgpu->asked_ppm = 0;
+	vgpu->asked_parts = 0;
 }
 
 void router_vgpu_gone(struct router *router, struct router_server *server, const char *name)
@@ -93,30 +105,47 @@ void router_vgpu_gone(struct router *router, struct router_server *server, const
 
 	if (!vgpu || vgpu->server != server)
 		return;
-	if (!vgpu->is_asked) {
+	if (vgpu->is_claimed)
+		grant_claim(router, vgpu);
+	else
 		router_vgpu_drop(router, vgpu);
-		return;
-	}
-	/* A client has asked the server for the name, which is reserved for it now. */
-	vgpu->is_asked = false;
-	vgpu->phase = ROUTER_RESERVED;
-	vgpu->until_ns = bf_now_ns() + ROUTER_RESERVE_S * ROUTER_S;
 }
 
 void router_vgpu_refused(struct router *router, struct router_server *server,
 			 const struct hall_message *message)
 {
-	struct router_vgpu *vgpu = router_vgpu_find(router, message->request.name);
+	const struct protocol_request *request = &message->request;
+	struct router_vgpu *vgpu;
 
 	if (message->flags & HALL_CLIENTS)
-		bf_log(BF_LOG_DEBUG, "%s: vGPU '%s': %s", server->label, message->request.name,
-		       message->text);
+		bf_log(BF_LOG_DEBUG, "%s: vGPU '%s': %s", server->label, request->name, message->text);
 	else
-		router_pending_refused(router, vgpu, message->request.name, server->label, message->text);
-	if (!vgpu || vgpu->server != server)
+		router_pending_refused(router, request, server->label, message->text);
+	vgpu = router_vgpu_find(router, request->name);
+	if (!vgpu || vgpu->server != server ||
+	    (request->op != PROTOCOL_CREATE &&
+	     !(protocol_is_run(request->op) && request->flags & PROTOCOL_EPHEMERAL)))
 		return;
-	vgpu->is_asked = false;
+	vgpu->is_claimed = false;
 	if (vgpu->phase == ROUTER_RESERVED)
+		router_vgpu_drop(router, vgpu);
+}
+
+/* If a request for the name still waits, it is sent to the next server. The client that waits for an answer of this one
+ * finds its connection closed. */
+static void lose(struct router *router, struct router_vgpu *vgpu)
+{
+	if (vgpu->phase == ROUTER_RESERVED && !vgpu->is_sent)
+		return;
+	if (vgpu->is_kept) {
+		vgpu->phase = ROUTER_LOST;
+		return;
+	}
+	if (vgpu->phase == ROUTER_THERE)
+		router_event_vgpu(router, EVENT_VGPU_REMOVED, vgpu, "its GPU server has died");
+	if (vgpu->is_claimed && !vgpu->is_sent)
+		grant_claim(router, vgpu);
+	else
 		router_vgpu_drop(router, vgpu);
 }
 
@@ -126,17 +155,8 @@ void router_vgpus_lost(struct router *router, const struct router_server *server
 
 	for (struct router_vgpu *vgpu = router->vgpus; vgpu; vgpu = next) {
 		next = vgpu->next;
-		if (vgpu->server != server)
-			continue;
-		/* The client that waits for a vGPU that is not kept finds its connection closed. */
-		if (!vgpu->is_kept && vgpu->until_ns != ROUTER_NEVER)
-			router_vgpu_drop(router, vgpu);
-		else if (vgpu->is_kept)
-			vgpu->phase = ROUTER_LOST;
-		else if (vgpu->phase == ROUTER_THERE) {
-			router_event_vgpu(router, EVENT_VGPU_REMOVED, vgpu, "its GPU server has died");
-			router_vgpu_drop(router, vgpu);
-		}
+		if (vgpu->server == server)
+			lose(router, vgpu);
 	}
 }
 
@@ -164,23 +184,8 @@ void router_vgpus_remake(struct router *router, struct router_server *server)
 		    (vgpu->is_from_config && !router->is_settled))
 			continue;
 		vgpu->phase = ROUTER_RESERVED;
+		vgpu->is_sent = false;
 		router_ask_own(router, PROTOCOL_CREATE, vgpu, ROUTER_ALL_PARTS);
-	}
-}
-
-void router_vgpus_expire(struct router *router, uint64_t now_ns)
-{
-	struct router_vgpu *next;
-
-	for (struct router_vgpu *vgpu = router->vgpus; vgpu; vgpu = next) {
-		next = vgpu->next;
-		if (vgpu->phase != ROUTER_RESERVED || vgpu->until_ns > now_ns)
-			continue;
-		vgpu->until_ns = ROUTER_NEVER;
-		if (vgpu->is_kept)
-			vgpu->phase = ROUTER_LOST;
-		else
-			router_vgpu_drop(router, vgpu);
 	}
 }
 

@@ -1,6 +1,8 @@
 /* The accounts: every vGPU is charged for the time since the last step. */
 #include "sched/state.h"
 
+#include "base/number.h"
+
 void vgpu_charge(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns)
 {
 	vgpu->gpu_ns += gpu_ns;
@@ -21,17 +23,25 @@ void vgpu_charge(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns)
  * the time is the riders'; otherwise it is divided among all vGPUs that are on the GPU. */
 struct present {
 	unsigned riders, guests, others;
+	/* While the holder has the token already: the vGPUs that still have to leave; of these, those that are being stopped. */
+	unsigned leaving, stopping;
 };
 
 static struct present look(const struct sched *sched)
 {
-	struct present present = { 0, 0, 0 };
+	struct present present = { .riders = 0 };
+	bool has_holder = sched->holder && !sched->holder->is_resuming;
 
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (vgpu_is_on(v)) {
+			bool is_leaving = has_holder && !v->is_open && vgpu_takes_token(sched, v) &&
+					  !vgpu_is_with_holder(sched, v);
+
 			present.riders += v->is_rider;
 			present.guests += vgpu_is_guest(v);
 			present.others += !v->is_rider;
+			present.leaving += is_leaving;
+			present.stopping += is_leaving && v->is_stopping;
 		}
 	return present;
 }
@@ -61,6 +71,20 @@ static uint64_t gpu_part(const struct present *present, const struct sched_vgpu 
 	return present->others ? ran_part(vgpu, ns) / present->others : 0;
 }
 
+/* Its part of the time for which vGPUs that take tokens had the GPU. The holder and those that still have to leave have equal
+ * parts. The holder also has the parts of those that were stopped. */
+static uint64_t token_part(const struct sched *sched, const struct present *present,
+			   const struct sched_vgpu *vgpu, uint64_t ns)
+{
+	uint64_t part = ns / (present->leaving + 1);
+
+	if (!present->leaving)
+		return ran_part(vgpu, ns);
+	if (vgpu != sched->holder)
+		return ran_part(vgpu, part);
+	return ns - present->stopping * (part / 2) - (present->leaving - present->stopping) * part;
+}
+
 static bool others_want_token(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	if (queue_first(sched))
@@ -87,20 +111,21 @@ static void owe(const struct sched *sched, struct sched_vgpu *vgpu, uint64_t ns,
 }
 
 /* The holder is charged while it uses the token, or others want it. It is not charged for the time that riders take, nor for
- * the time until it is resumed. */
-static void charge_token(struct sched *sched, struct sched_vgpu *vgpu, const struct present *present,
-			 uint64_t ns)
+ * the time until it is resumed. Returns the time of which others are owed their parts. */
+static uint64_t charge_token(struct sched *sched, struct sched_vgpu *vgpu, const struct present *present,
+			     uint64_t ns)
 {
 	bool has_it = vgpu == sched->holder || vgpu_is_draining(vgpu);
 
 	if (!has_it || !vgpu_takes_token(sched, vgpu) || present->guests || vgpu->is_resuming)
-		return;
+		return 0;
 	if (!vgpu_is_on(vgpu) && !others_want_token(sched, vgpu))
-		return;
+		return 0;
 	ns = left_by_riders(sched, present, ns);
-	vgpu->pass += (int64_t)((double)ran_part(vgpu, ns) / vgpu_part(sched, vgpu));
-	vgpu->charged_ns = ran_part(vgpu, ns);
+	vgpu->charged_ns = token_part(sched, present, vgpu, ns);
+	vgpu->pass += (int64_t)((double)vgpu->charged_ns / vgpu_part(sched, vgpu));
 	vgpu->slice_left_ns -= (int64_t)ns;
+	return present->leaving ? ns : vgpu->charged_ns;
 }
 
 /* The vGPU that waiting vGPUs wait for: one that still has to leave the GPU, or the holder. */
@@ -205,8 +230,7 @@ void sched_advance(struct sched *sched, uint64_t now_ns)
 		if (ns && !sched->options.is_measured && vgpu_is_on(v))
 			vgpu_charge(sched, v, gpu_part(&present, v, ns));
 		if (ns) {
-			charge_token(sched, v, &present, ns);
-			owed_ns = v->charged_ns > owed_ns ? v->charged_ns : owed_ns;
+			owed_ns = bf_max(owed_ns, charge_token(sched, v, &present, ns));
 			charge_wait(v, other, ns, policy_ns);
 			v->held_ns += vgpu_is_on(v) ? ns : 0;
 			v->alone_ns += vgpu_is_on(v) && present.riders + present.others == 1 ? ns : 0;

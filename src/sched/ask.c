@@ -31,6 +31,7 @@ static void drop_policy(struct sched *sched)
 		sched->holder->is_slice_proposed = false;
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->all); v; v = LIST_NEXT(v, in_all)) {
 		v->tick = as_built_in;
+		v->picked_units = 0;
 		v->starves_ns = 0; /* the policy answers for it */
 		vgpu_awaken(sched, v);
 	}
@@ -196,6 +197,7 @@ static struct sched_vgpu *pick_from_table(struct sched *sched, uint64_t *slice_n
 	if (ctx.choice == BELFRY_NOBODY)
 		return NULL;
 	next = sched->entries[ctx.choice];
+	next->picked_units = ctx.units;
 	*slice_ns = ctx.slice_ns;
 	*is_proposed = is_fixed(&decision);
 	*beside_id = ctx.beside == BELFRY_NOBODY ? 0 : sched->table[ctx.beside].id;

@@ -62,7 +62,8 @@ static uint32_t clamp_choice(const struct belfry_vgpu *table, struct belfry_pick
 	if (overdue != BELFRY_NOBODY && (clamps || !(table[ctx->choice].flags & BELFRY_OVERDUE) ||
 					 is_more_overdue(&table[overdue], &table[ctx->choice]))) {
 		ctx->choice = overdue;
-		ctx->beside = BELFRY_NOBODY; /* it was proposed for another vGPU */
+		ctx->beside = BELFRY_NOBODY; /* they were proposed for another vGPU */
+		ctx->units = 0;
 		ctx->slice_ns = debt_slice(&ctx->head, &table[overdue]);
 		return clamps | SCHED_CLAMP_PROMISE;
 	}
@@ -86,19 +87,28 @@ static uint32_t clamp_slice(const struct belfry_vgpu *table, struct belfry_pick 
 	return asked && ctx->slice_ns != asked ? SCHED_CLAMP_SLICE : 0;
 }
 
-/* Only vGPUs of one domain run side by side. Parts of the SMs are not supported yet. */
+/* Only vGPUs of a shared domain use part of the SMs. The division holds the number to their requests and limits. */
+static uint32_t clamp_units(const struct belfry_vgpu *vgpu, uint32_t *units)
+{
+	uint32_t asked = *units, all = vgpu ? vgpu->units_all : 0;
+
+	if (*units > all)
+		*units = all;
+	return *units != asked ? SCHED_CLAMP_SPACE : 0;
+}
+
+/* Only vGPUs of one domain run side by side. */
 static uint32_t clamp_space(const struct belfry_vgpu *table, struct belfry_pick *ctx)
 {
 	bool is_alone = ctx->beside == BELFRY_NOBODY;
 	bool may = is_alone ||
 		   (ctx->choice != BELFRY_NOBODY && may_have(table, &ctx->head, ctx->beside) &&
 		    table[ctx->choice].domain && table[ctx->beside].domain == table[ctx->choice].domain);
-	uint32_t clamps = ctx->units || !may ? SCHED_CLAMP_SPACE : 0;
 
-	ctx->units = 0;
 	if (!may)
 		ctx->beside = BELFRY_NOBODY;
-	return clamps;
+	return clamp_units(ctx->choice == BELFRY_NOBODY ? NULL : &table[ctx->choice], &ctx->units) |
+	       (may ? 0 : SCHED_CLAMP_SPACE);
 }
 
 static uint32_t fair_choice(const struct belfry_vgpu *table, const struct belfry_head *head)
@@ -165,5 +175,5 @@ uint32_t sched_clamp_tick(const struct belfry_vgpu *table, struct belfry_tick *c
 				asked.ride != ctx->ride
 			? SCHED_CLAMP_TURNS
 			: 0) |
-	       (asked.weight_ppm != ctx->weight_ppm ? SCHED_CLAMP_WEIGHT : 0);
+	       (asked.weight_ppm != ctx->weight_ppm ? SCHED_CLAMP_WEIGHT : 0) | clamp_units(v, &ctx->units);
 }

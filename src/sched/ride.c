@@ -4,7 +4,6 @@
 enum {
 	SETTLES_A_ROUND = 4,
 	RIDER_SLICE_US = 1000000, /* the turn of the only rider lasts until it has no more work */
-	COMPANY_SLICE_US = 1000,  /* five times a context switch of an H200 */
 	DEFAULT_SLICE_US = 2048,  /* what libcuda asks for (docs/driver.md) */
 	ENOUGH_SAMPLES = 20,	  /* to compare with an objective */
 	LEVEL_LOW = 0,

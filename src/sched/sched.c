@@ -302,6 +302,17 @@ uint64_t sched_wake_ns(const struct sched *sched)
 	return sched->active_count && sched->settle_ns < token ? sched->settle_ns : token;
 }
 
+void sched_set_units(struct sched_vgpu *vgpu, unsigned units, unsigned all)
+{
+	vgpu->units = (uint16_t)units;
+	vgpu->units_all = (uint16_t)all;
+}
+
+unsigned sched_wished_units(const struct sched_vgpu *vgpu)
+{
+	return vgpu->tick.units ? vgpu->tick.units : vgpu->picked_units;
+}
+
 void sched_report(const struct sched *sched, const struct sched_vgpu *vgpu, struct sched_report *report)
 {
 	sched_report_now(sched, vgpu, sched->now_ns, report);

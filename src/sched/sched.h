@@ -3,7 +3,8 @@
  *
  * A latency vGPU rides: its gate stays open, and its turns in hardware come first, as long as the other vGPUs get what was
  * promised to them. Every other vGPU takes a token: one vGPU holds it at a time (or several of one domain), for a slice. Next
- * is the vGPU that has had the least time for its weight. A limit applies to both kinds.
+ * is the vGPU that has had the least time for its weight. Where GPU time is measured, it gets the token before the work of the
+ * last holder is stopped, so that the GPU is not idle in between. A limit applies to both kinds.
  *
  * A policy may propose which vGPU is next, for how long, which vGPU is stopped for another, and which vGPUs ride
  * (belfry/policy.h). Proposals are clamped to limits and promises. The built-in policy, fair.c, decides what a policy leaves
@@ -95,6 +96,11 @@ void sched_used(struct sched *sched, struct sched_vgpu *vgpu, uint64_t gpu_ns, u
 void sched_busy(struct sched *sched, uint32_t sm_ppm, uint32_t mem_ppm, uint64_t over_ns, uint64_t now_ns);
 /* How long a submission of the vGPU took, from the doorbell to its end. */
 void sched_took(struct sched *sched, struct sched_vgpu *vgpu, uint64_t took_ns, uint64_t now_ns);
+
+/* SM units in a shared domain: what the vGPU has, of all units of the GPU, for policies; and how many a policy proposes for it,
+ * 0: none does. */
+void sched_set_units(struct sched_vgpu *vgpu, unsigned units, unsigned all);
+unsigned sched_wished_units(const struct sched_vgpu *vgpu);
 
 enum sched_order_kind {
 	SCHED_OPEN, /* open the gate; a stopped vGPU is resumed as well, and the caller calls sched_resumed() */

@@ -13,6 +13,8 @@ enum {
 	SAMPLES = 512,	/* the last submissions whose time is kept */
 	OTHERS = 16,	/* vGPUs that a vGPU waited for; more than these are not told apart */
 	WAIT_LOG = 256, /* entries of sched::wait_log; a power of two */
+	/* The least timeslice of vGPUs that are on the GPU together: five context switches of an H200. */
+	COMPANY_SLICE_US = 1000,
 };
 
 /* How a step of sched_advance() treats a vGPU. */
@@ -109,6 +111,8 @@ struct sched_vgpu {
 
 	struct sched_policy policy; /* for this vGPU; no hooks: none */
 	struct belfry_tick tick;    /* the last proposal for it, clamped */
+	uint32_t picked_units;	    /* proposed when it was last picked; 0: none were */
+	uint16_t units, units_all;  /* of SMs: see belfry_vgpu */
 
 	/* Its turns in hardware, as ordered. */
 	uint64_t timeslice_us;

@@ -71,6 +71,8 @@ static void describe(const struct sched *sched, const struct sched_vgpu *v, stru
 		.mem_ppm = busy_ppm(v, v->mem),
 		.timeslice_us = v->timeslice_us,
 		.interleave = v->interleave,
+		.units = v->units,
+		.units_all = v->units_all,
 	};
 }
 

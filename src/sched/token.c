@@ -3,6 +3,8 @@
 
 #include "base/number.h"
 
+enum { RESUME_NS = 350000 }; /* how long a resume takes on an H200 */
+
 bool vgpu_may_have_token(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	return vgpu_wants(vgpu) && vgpu_takes_token(sched, vgpu) && !vgpu->is_spent;
@@ -155,14 +157,49 @@ static void take_back(struct sched *sched, enum verdict why)
 			v->drain_ns = sched->now_ns + (why == IS_CUT ? 0 : sched->options.grace_ns);
 }
 
-/* Whether a vGPU that may not share the token with `next` is still on the GPU, or on the way there. */
-static bool others_drain(const struct sched *sched, const struct sched_vgpu *next)
+/* A vGPU is in the way if it may not share the token with `next`, and is still on the GPU or on the way there. Returns how
+ * many are, and one of them. */
+static unsigned in_way(const struct sched *sched, const struct sched_vgpu *next,
+		       const struct sched_vgpu **one)
 {
+	unsigned count = 0;
+
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot))
 		if (vgpu_takes_token(sched, v) && !may_share_token(v, next, sched->elected_beside_id) &&
-		    !v->is_held && (v->is_open || v->is_resuming || vgpu_is_draining(v)))
-			return true;
-	return false;
+		    !v->is_held && (v->is_open || v->is_resuming || vgpu_is_draining(v))) {
+			*one = v;
+			count++;
+		}
+	return count;
+}
+
+/* Most of a shorter timeslice would be spent on the context switch. */
+static bool may_have_company(const struct sched_vgpu *vgpu)
+{
+	return !vgpu->timeslice_us || vgpu->timeslice_us >= COMPANY_SLICE_US;
+}
+
+/* Whether `next` gets the token before `leaving` is stopped, so that the GPU has work during the stop, and during the resume
+ * of `next`. The two share the GPU for a while, so this requires that GPU time is measured. The resume begins within the grace
+ * time. A vGPU that has reached its limit is stopped without delay. */
+static bool may_overlap(const struct sched *sched, const struct sched_vgpu *leaving,
+			const struct sched_vgpu *next)
+{
+	uint64_t resume_ns = next->is_stopped ? RESUME_NS : 0;
+
+	return sched->options.is_measured && vgpu_is_draining(leaving) && !leaving->is_stopping &&
+	       !leaving->is_spent && next->is_present && !next->is_stopping && !vgpu_is_on(next) &&
+	       may_have_company(leaving) && may_have_company(next) &&
+	       sched->now_ns + resume_ns >= leaving->drain_ns;
+}
+
+/* Whether the work of all others on the GPU has ended or been stopped, or is about to be. */
+static bool is_way_clear(const struct sched *sched, const struct sched_vgpu *next)
+{
+	const struct sched_vgpu *leaving = NULL;
+	unsigned count = in_way(sched, next, &leaving);
+
+	return !count || (count == 1 && may_overlap(sched, leaving, next));
 }
 
 /* Takes the token back where its time is over, and gives it to the next vGPU. */
@@ -182,8 +219,7 @@ static void move_token(struct sched *sched)
 		take_back(sched, verdict);
 	}
 	next = elect(sched);
-	/* The gates of all others are closed first, and their work on the GPU has ended or been stopped. */
-	if (next && !others_drain(sched, next))
+	if (next && is_way_clear(sched, next))
 		grant(sched, next);
 }
 
@@ -213,13 +249,22 @@ static void open_gate(struct sched_vgpu *vgpu)
 	vgpu->is_waiting = false;
 }
 
+/* The holder got the token, and its work does not run yet. */
+static bool is_holder_to_come(const struct sched *sched)
+{
+	const struct sched_vgpu *holder = sched->holder;
+
+	return holder && vgpu_belongs_open(sched, holder) && !holder->is_stopping &&
+	       (!holder->is_open || holder->is_resuming);
+}
+
 /* Whether its work on the GPU has to be stopped, for another vGPU or for its own limit. */
 static bool must_stop(const struct sched *sched, const struct sched_vgpu *vgpu)
 {
 	if (!vgpu_is_draining(vgpu) || vgpu->is_stopping || sched->now_ns < vgpu->drain_ns)
 		return false;
-	return vgpu->is_spent || (vgpu_takes_token(sched, vgpu) && !vgpu_belongs_open(sched, vgpu) &&
-				  (has_waiters(sched) || sched->holder));
+	return vgpu->is_spent || (!is_holder_to_come(sched) && vgpu_takes_token(sched, vgpu) &&
+				  !vgpu_belongs_open(sched, vgpu) && (has_waiters(sched) || sched->holder));
 }
 
 static bool order(struct sched_order *to, enum sched_order_kind kind, struct sched_vgpu *vgpu)
@@ -288,13 +333,23 @@ static uint64_t holder_wake_ns(const struct sched *sched)
 	return slice_end_ns(sched, holder);
 }
 
+/* When the work of a vGPU may have to be stopped, or that of the next holder resumed before. */
+static uint64_t drained_wake_ns(const struct sched *sched, const struct sched_vgpu *vgpu)
+{
+	bool may_resume = sched->options.is_measured && !sched->holder &&
+			  vgpu->drain_ns > sched->now_ns + RESUME_NS;
+
+	if (!vgpu_is_draining(vgpu) || vgpu->is_stopping || vgpu->drain_ns < sched->now_ns)
+		return SCHED_NEVER;
+	return may_resume ? vgpu->drain_ns - RESUME_NS : vgpu->drain_ns;
+}
+
 uint64_t sched_token_wake_ns(const struct sched *sched)
 {
 	uint64_t wake = bf_min(holder_wake_ns(sched), queue_unspent_ns(sched));
 
 	for (struct sched_vgpu *v = LIST_FIRST(&sched->hot); v; v = LIST_NEXT(v, in_hot)) {
-		if (vgpu_is_draining(v) && !v->is_stopping && v->drain_ns >= sched->now_ns)
-			wake = bf_min(wake, v->drain_ns);
+		wake = bf_min(wake, drained_wake_ns(sched, v));
 		if (!vgpu_has_limit(v) || !(vgpu_wants(v) || v->is_spent))
 			continue;
 		wake = bf_min(wake, v->is_spent	    ? vgpu_unspent_ns(sched, v)

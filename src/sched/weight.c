@@ -23,7 +23,7 @@ int sched_check(const struct sched *sched, const struct sched_share *share,
 	if (share->request_ppm > left)
 		return bf_fail(
 			err, ENOSPC,
-			"%.6g %% of the GPU's time cannot be promised: %.6g %% are promised to others, %.6g %% are left",
+			"a requested share of %.6g %% of the GPU's time does not fit: other vGPUs have requested %.6g %%, %.6g %% are left",
 			share->request_ppm / 1e4, others / 1e4, left / 1e4);
 	return 0;
 }

@@ -84,11 +84,13 @@ struct soft_code_params {
 struct soft_sms_params {
 	uint64_t mask[SOFT_SMS_MAX / 64];
 };
-/* On a group: its shared domain; 0 (the default): its own. Groups of one domain run concurrently. Not for
- * supervised programs. */
-#define SOFT_CTRL_GROUP_SET_DOMAIN 0xa06cbe01u
-struct soft_domain_params {
-	uint32_t domain;
+/* On a client, before its first channel group: join the shared domain of this name. The groups of a domain's
+ * clients run at the same time. A domain belongs to the user of its first client, and clients of other users
+ * are refused. For a supervised program the supervisor decides: it makes the call, and is its user. */
+#define SOFT_CTRL_ROOT_JOIN_DOMAIN 0x0000be01u
+enum { SOFT_DOMAIN_BYTES = 256 }; /* with the final NUL */
+struct soft_join_params {
+	char name[SOFT_DOMAIN_BYTES];
 };
 /* On a group: when it last had completed all its work, by the host's clock (CLOCK_MONOTONIC). The work that the GPU had found
  * in the group's rings up to seen_ns was complete at end_ns. */
@@ -103,7 +105,7 @@ struct soft_done_params {
 /* On a group: the GPU time it has received. */
 #define SOFT_CTRL_GROUP_GET_TIME 0xa06cbe02u
 struct soft_time_params {
-	uint64_t held_ns; /* time in which its unit had the turn */
+	uint64_t held_ns; /* its part of the time in which its unit had the turn */
 	uint64_t sm_ns;	  /* summed over SMs */
 	uint64_t launches, blocks, thread_instructions, copied_bytes, turns;
 };

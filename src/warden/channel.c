@@ -171,15 +171,29 @@ static int make_on_page(struct site *site, const struct client *client, const st
 	return rc ? bf_fail(err, -rc, "%s", strerror(-rc)) : 0;
 }
 
+/* Root of a container has fewer rights than root of the host. */
+static bool is_root_of_host(pid_t pid)
+{
+	struct bf_status status;
+
+	return bf_euid_of(pid) == 0 && !bf_status_read(pid, &status) && !status.is_nested;
+}
+
+void site_fetch_user(struct site *site)
+{
+	site->is_of_root = rm_class_find(site->call.class_id)->kind == RM_KIND_CHANNEL &&
+			   is_root_of_host(site->process->pid);
+}
+
 /* The driver checks the privileges of the calling process, which is the GPU server: a channel made by root
  * may copy from and to any physical address. A program of an unprivileged user must not get more rights
  * through Belfry than it has itself. */
-static void deny_privilege(const struct site *site)
+static void deny_privilege(const struct site *site, const struct client *client)
 {
 	uint8_t *at = site->params.now + site->warden->device->layout->channel_flags;
 	uint32_t flags;
 
-	if (geteuid() != 0 || bf_euid_of(site->process->pid) == 0)
+	if (geteuid() != 0 || (site->is_of_root && site->process->uid == 0 && client->uid == 0))
 		return;
 	memcpy(&flags, at, sizeof(flags));
 	flags |= RM_CHANNEL_DENY_PHYSICAL_CE | RM_CHANNEL_DENY_AUTH_PRIV;
@@ -208,7 +222,7 @@ struct answer site_alloc_channel(struct site *site)
 	memcpy(&memory, site->params.now + layout->channel_userd_memory, sizeof(memory));
 	memcpy(&offset, site->params.now + layout->channel_userd_offset, sizeof(offset));
 	memcpy(&error_memory, site->params.now + layout->channel_error_memory, sizeof(error_memory));
-	deny_privilege(site);
+	deny_privilege(site, client);
 	channel = channel_prepare(site, client, memory, offset, &err);
 	if (!channel || make_on_page(site, client, channel, &err)) {
 		warden->refusals++;

@@ -136,6 +136,32 @@ bool site_permits(const struct site *site)
 	return is_permitted || (ops->permits && ops->permits(site->call.class_id));
 }
 
+/* Logged once for a vGPU. */
+static struct answer refuse_domain(struct site *site)
+{
+	bf_log(site->warden->has_refused_domain ? BF_LOG_DEBUG : BF_LOG_WARN,
+	       "process %d is not permitted to join the shared domain of its CUDA_MPS_PIPE_DIRECTORY: "
+	       "its vGPU is not in that domain",
+	       site->process->pid);
+	site->warden->has_refused_domain = true;
+	site->warden->refusals++;
+	return site_status(site, RM_ERR_INSUFFICIENT_PERMISSIONS);
+}
+
+/* A control that only the device has, or that the operator permits. A program joins the domain of its vGPU only: its
+ * faults end the other programs there. */
+static struct answer permitted_call(struct site *site)
+{
+	const struct device_ops *ops = site->warden->device->ops;
+	const char *name = NULL;
+
+	if (ops->domain_joined)
+		name = ops->domain_joined(site->call.class_id, site->params.now, site->params.bytes);
+	if (!name || (name[0] && !strcmp(name, site->warden->domain_folder)))
+		return MAKE;
+	return refuse_domain(site);
+}
+
 struct answer site_control_call(struct site *site)
 {
 	const struct rm_control *control = site->control;
@@ -144,7 +170,7 @@ struct answer site_control_call(struct site *site)
 	if (site->call.flags)
 		return site_refuse(site, RM_ERR_NOT_SUPPORTED, "a control with flags");
 	if (!control)
-		return site->is_permitted ? MAKE : unknown_call(site);
+		return site->is_permitted ? permitted_call(site) : unknown_call(site);
 	if (control->is_sized && site->params.bytes != control->bytes && control->way != RM_WAY_REFUSED &&
 	    control->way != RM_WAY_ANSWERED)
 		return site_status(site, RM_ERR_INVALID_PARAM_STRUCT);

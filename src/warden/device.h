@@ -93,6 +93,9 @@ struct device_ops {
 	/* Whether a program may use this class or control, which only this device has. NULL: there are
 	 * none. */
 	bool (*permits)(uint32_t class_or_control);
+	/* The name of the shared domain that a program joins by this control; NULL: the control is another one. The
+	 * name ends within the parameters, or is empty. NULL function: the device has no such control. */
+	const char *(*domain_joined)(uint32_t control, const void *params, uint32_t bytes);
 	/* Map a memory object of a program. `control_fd` is the control file of its client. */
 	int (*view)(struct device *device, int control_fd, uint32_t client, const struct device_view *what,
 		    bool is_vidmem, struct device_view *view, struct bf_error *err);
@@ -131,6 +134,7 @@ struct device {
 	volatile uint32_t *bell;	       /* the GPU's doorbell page */
 	void (*rang)(volatile uint32_t *bell); /* called after each ring; NULL: not needed for hardware */
 	uint64_t mem_bytes;		       /* of the GPU */
+	uint32_t sm_count;		       /* 0: not known */
 	uint32_t instance; /* the device instance that programs pass when they allocate the device object */
 	uint32_t client;   /* the GPU server's own RM client; no object of a program is in it */
 	char driver_version[32];

@@ -103,6 +103,7 @@ static int fetch_alloc(struct site *site)
 
 	if (!rc && site->call.rights)
 		rc = site_peek(site, site->call.rights, site->rights, sizeof(site->rights[0]));
+	site_fetch_user(site);
 	return rc;
 }
 

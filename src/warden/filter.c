@@ -5,6 +5,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -77,7 +78,7 @@ static int filter_compile(int fd)
 	return rc;
 }
 
-int filter_install(struct bf_error *err)
+static int install(bool sets_no_new_privs, struct bf_error *err)
 {
 	cleanup_close int file = memfd_create("belfry-filter", MFD_CLOEXEC);
 	static struct sock_filter code[BPF_MAXINSNS];
@@ -96,7 +97,7 @@ int filter_install(struct bf_error *err)
 	if (bytes <= 0)
 		return bf_fail(err, EIO, "seccomp filter: libseccomp exported an empty filter");
 	program.len = (unsigned short)((size_t)bytes / sizeof(code[0]));
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+	if (sets_no_new_privs && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		return bf_fail(err, errno, "no_new_privs: %s", strerror(errno));
 	/* With WAIT_KILLABLE_RECV (5.19) a signal cannot interrupt a call that the warden is working on. */
 	fd = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
@@ -108,4 +109,14 @@ int filter_install(struct bf_error *err)
 	if (fd < 0)
 		return bf_fail(err, errno, "seccomp filter: the kernel refused it: %s", strerror(errno));
 	return (int)fd;
+}
+
+int filter_install(struct bf_error *err)
+{
+	return install(true, err);
+}
+
+int filter_install_as_root(struct bf_error *err)
+{
+	return install(false, err);
 }

@@ -8,5 +8,8 @@
  * listener. Sets no_new_privs: a supervised program cannot gain privileges by exec. -EBUSY: another
  * supervisor has a listener already. */
 int filter_install(struct bf_error *err);
+/* The same without no_new_privs, so that setuid programs keep working: for processes that another program starts as root
+ * and that become another user later. Needs CAP_SYS_ADMIN. docs/security.md says what a setuid program can do then. */
+int filter_install_as_root(struct bf_error *err);
 
 #endif

@@ -153,7 +153,7 @@ bool client_has_own_pages(struct warden *warden, uint32_t client, uint32_t handl
 	       rm_class_find(class_id)->kind == RM_KIND_OS_MEMORY;
 }
 
-/* Duplicates an object of a client of this vGPU. Objects of other vGPUs are refused. The driver would refuse
+/* Duplicates an object of a client of this vGPU. Objects of other vGPUs are refused, except those of the lender. The driver would refuse
  * them too, because their clients belong to another process. */
 struct answer site_duplicate(struct site *site)
 {
@@ -162,6 +162,8 @@ struct answer site_duplicate(struct site *site)
 	struct ledger_object *source = ledger_find(ledger, call->source_client, call->source_object);
 	int rc;
 
+	if (site->warden->lender && !client_find(site->warden, call->source_client))
+		return site_borrow(site);
 	if (!client_of_user(site, call->source_client))
 		return site_refuse(site, RM_ERR_INVALID_CLIENT, "the object belongs to another vGPU or user");
 	if (call->object && ledger_find(ledger, call->client, call->object))

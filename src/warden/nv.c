@@ -31,9 +31,6 @@ enum {
 	HOST_MEMORY_ATTR2 = 2 << 2, /* not in the GPU's cache; in the next word */
 	READ_ONLY_ATTR2 = 1 << 22,  /* for user space; the driver requires it for event buffers */
 	MEMORY_OWNER_AT = 0,	    /* NV_MEMORY_ALLOCATION_PARAMS: any number that the driver does not use */
-	SHARE_WITH_CLIENT = 3,	    /* RS_SHARE_TYPE_CLIENT */
-	SHARE_REVOKE = 1,	    /* remove from the policies: rs_access.h */
-	SHARE_COMPOSE = 4,	    /* add to the existing policies */
 	FB_TOTAL_INDEX = 0x08,
 	GID_BINARY = 2,
 };
@@ -113,9 +110,9 @@ static int share_and_dup(const struct nv *nv, int through, uint32_t owner, uint3
 	struct rm_arg_share share = { .client = owner,
 				      .object = object,
 				      .target = dup->client,
-				      .access_mask = 1, /* RS_ACCESS_DUP_OBJECT */
-				      .type = SHARE_WITH_CLIENT,
-				      .action = SHARE_COMPOSE };
+				      .access_mask = RM_SHARE_DUP,
+				      .type = RM_SHARE_WITH_CLIENT,
+				      .action = RM_SHARE_COMPOSE };
 	int rc = nv->transport->call(through, RM_ESC_SHARE, &share, sizeof(share));
 
 	if (rc || share.status)
@@ -137,9 +134,9 @@ static void unshare(const struct nv *nv, uint32_t object, uint32_t with)
 	struct rm_arg_share share = { .client = nv->client,
 				      .object = object,
 				      .target = with,
-				      .access_mask = 1,
-				      .type = SHARE_WITH_CLIENT,
-				      .action = SHARE_COMPOSE | SHARE_REVOKE };
+				      .access_mask = RM_SHARE_DUP,
+				      .type = RM_SHARE_WITH_CLIENT,
+				      .action = RM_SHARE_COMPOSE | RM_SHARE_REVOKE };
 
 	if (nv->transport->call(nv->control_fd, RM_ESC_SHARE, &share, sizeof(share)) || share.status)
 		bf_log(BF_LOG_WARN, "object %x of the GPU server is still shared with client %x, status 0x%x",

@@ -92,10 +92,20 @@ static bool soft_permits(uint32_t class_or_control)
 	case SOFT_CTRL_CHANNEL_SET_SMS:
 	case SOFT_CTRL_SPACE_SET_PRINT:
 	case SOFT_CTRL_GPU_GET_SHAPE:
+	case SOFT_CTRL_ROOT_JOIN_DOMAIN: /* some domains: see soft_domain_joined */
 		return true;
 	default:
 		return false;
 	}
+}
+
+static const char *soft_domain_joined(uint32_t control, const void *params, uint32_t bytes)
+{
+	const struct soft_join_params *join = params;
+
+	if (control != SOFT_CTRL_ROOT_JOIN_DOMAIN)
+		return NULL;
+	return bytes == sizeof(*join) && memchr(join->name, 0, sizeof(join->name)) ? join->name : "";
 }
 
 static int soft_supervise(struct device *device, pid_t root, struct bf_error *err)
@@ -201,6 +211,7 @@ static const struct device_ops soft_ops = {
 	.call_as = soft_call_as,
 	.map_file = soft_map_file,
 	.permits = soft_permits,
+	.domain_joined = soft_domain_joined,
 	.view = nv_view,
 	.unview = nv_unview,
 	.page_new = nv_page_new,
@@ -216,6 +227,7 @@ struct device *device_soft_open(const char *folder, const struct device_options 
 				struct bf_error *err)
 {
 	struct nv *nv = nv_new(&transport, &soft_ops, options->index, err);
+	struct soft_status status;
 	struct device *device;
 
 	if (!nv)
@@ -227,5 +239,7 @@ struct device *device_soft_open(const char *folder, const struct device_options 
 	device = nv_open(nv, false, err);
 	if (device)
 		device->end_fd = nv->control_fd;
+	if (device && !link_status(folder, &status, NULL))
+		device->sm_count = status.sm_count;
 	return device;
 }

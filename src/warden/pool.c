@@ -70,12 +70,12 @@ static int refuse(const struct pool_use *others, uint64_t bytes, struct bf_error
 	if (!others->shared_bytes)
 		return bf_fail(
 			err, ENOSPC,
-			"memory %s cannot be set aside: of the card's %s, %s are set aside for others, %s "
+			"memory %s cannot be reserved: of the GPU's %s, %s are reserved for other vGPUs, %s "
 			"are left",
 			want, all, taken, left);
 	return bf_fail(
 		err, ENOSPC,
-		"memory %s cannot be set aside: of the card's %s, %s are set aside for others and %s are in "
+		"memory %s cannot be reserved: of the GPU's %s, %s are reserved for other vGPUs and %s are in "
 		"use on vGPUs without a limit, %s are left",
 		want, all, taken, used, left);
 }

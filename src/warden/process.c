@@ -66,6 +66,18 @@ struct process *process_by_pid(const struct warden *warden, pid_t pid)
 	return NULL;
 }
 
+uint32_t warden_run_of(struct warden *warden, pid_t pid)
+{
+	const struct process *process;
+	uint32_t run;
+
+	pthread_mutex_lock(&warden->lock);
+	process = process_by_pid(warden, pid);
+	run = process && !process_has_exited(process) ? process->run : 0;
+	pthread_mutex_unlock(&warden->lock);
+	return run;
+}
+
 bool warden_has_processes(struct warden *warden)
 {
 	bool has;

@@ -12,7 +12,7 @@ static void report_gate(struct warden *warden, struct warden_report *report)
 	report->rings = own.rings;
 	report->forwards = own.forwards;
 	report->strange = all.strange;
-	report->swept = all.swept;
+	report->swept = all.found_unrung;
 	report->gate_cpu_ns = gate_cpu_ns(warden->gate);
 }
 

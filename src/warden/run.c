@@ -117,19 +117,31 @@ static void wait_until_unused(struct warden *warden, const struct run *run)
 	}
 }
 
-void warden_end_run(struct warden *warden, uint32_t number, const char *why)
+/* With the lock, which is released while the run is in use. */
+static void drop_run(struct warden *warden, uint32_t number)
 {
-	struct run *run;
+	struct run *run = run_by_number(warden, number);
 
-	pthread_mutex_lock(&warden->lock);
-	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
-		if (p->run == number)
-			process_end(p, why);
-	run = run_by_number(warden, number);
 	if (run)
 		wait_until_unused(warden, run);
 	run = run_by_number(warden, number); /* it may have ended meanwhile */
 	if (run)
 		run_gone(warden, run);
+}
+
+void warden_end_run(struct warden *warden, uint32_t number, const char *why)
+{
+	pthread_mutex_lock(&warden->lock);
+	for (struct process *p = LIST_FIRST(&warden->processes); p; p = LIST_NEXT(p, next))
+		if (p->run == number)
+			process_end(p, why);
+	drop_run(warden, number);
+	pthread_mutex_unlock(&warden->lock);
+}
+
+void warden_drop_run(struct warden *warden, uint32_t number)
+{
+	pthread_mutex_lock(&warden->lock);
+	drop_run(warden, number);
 	pthread_mutex_unlock(&warden->lock);
 }

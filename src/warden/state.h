@@ -176,7 +176,11 @@ struct warden {
 	LIST_HEAD(, run) runs;
 	struct run *busy_run; /* used by the thread in warden_work: must not be freed */
 	struct ledger *ledger;
+	struct warden *lender; /* its lock may be taken under this one; NULL: none */
 	struct warden_options options;
+	/* The shared domain that its programs may join; empty: none. */
+	char domain_folder[WARDEN_DOMAIN_BYTES];
+	bool has_refused_domain; /* and that was logged */
 	LIST_HEAD(, process) processes;
 	pid_t last_tid; /* of last_process: process.c */
 	struct process *last_process;
@@ -227,6 +231,7 @@ struct site {
 	struct devfile *named; /* that file, if it is one of the warden's */
 	int put_fd;	       /* a file to be put at `fd` before the mmap continues; -1: none */
 	bool is_put;	       /* put_fd is at `fd` */
+	bool is_of_root;       /* the call makes a channel, and the process is root of the host */
 	bool has_reopened;     /* memory_fd was opened again for this call, which is done once */
 	bool has_asked;	       /* the make_room hook was called for this call, which is done once */
 };
@@ -388,6 +393,7 @@ bool client_has_object(struct warden *warden, struct client *client, uint32_t ha
 uint64_t site_bytes_wanted(const struct site *site);
 struct answer site_alloc_vidmem(struct site *site);
 struct answer site_duplicate(struct site *site);
+struct answer site_borrow(struct site *site); /* lend.c: of a client that is not the vGPU's */
 struct answer site_export(struct site *site);
 struct answer site_import(struct site *site);
 struct answer site_export_info(struct site *site);
@@ -398,6 +404,9 @@ bool site_permits(const struct site *site);
 struct answer site_control_call(struct site *site);
 
 /* channel.c */
+/* Before the caller is known to be waiting still: without no_new_privs, as in a job, another thread can execute a setuid
+ * program while the call is handled. The process is root then, and the channel would be that of another process. */
+void site_fetch_user(struct site *site);
 struct answer site_alloc_channel(struct site *site);
 void channel_gone(struct warden *warden, struct ledger_object *object);
 bool client_has_channels(const struct warden *warden, const struct client *client);

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/units.h"
 #include "warden/state.h"
 
 enum { VGPUS_AT_ONCE = 8, DESCRIPTORS_MOST = 65536 };
@@ -225,14 +226,18 @@ int warden_set_interleave(struct warden *warden, int level, struct bf_error *err
 
 static int set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err)
 {
+	uint64_t used = ledger_used(warden->ledger);
+	char limit[24], there[24];
 	int rc;
 
-	if (bytes && bytes < ledger_used(warden->ledger))
-		return bf_fail(err, EBUSY, "memory limit %llu: %llu bytes are in use; free some first",
-			       (unsigned long long)bytes, (unsigned long long)ledger_used(warden->ledger));
+	bf_format_size(bytes, limit, sizeof(limit));
+	if (bytes && bytes < used)
+		return bf_fail(err, EBUSY,
+			       "memory limit %s: %s are in use; end a program, or let it free memory", limit,
+			       bf_format_size(used, there, sizeof(there)));
 	if (bytes > warden->device->mem_bytes)
-		return bf_fail(err, ERANGE, "memory limit %llu: the GPU has %llu bytes",
-			       (unsigned long long)bytes, (unsigned long long)warden->device->mem_bytes);
+		return bf_fail(err, ERANGE, "memory limit %s: the GPU has %s", limit,
+			       bf_format_size(warden->device->mem_bytes, there, sizeof(there)));
 	rc = ledger_set_limit(warden->ledger, bytes, err);
 	if (!rc)
 		warden->options.mem_bytes = bytes;
@@ -247,6 +252,18 @@ int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err)
 	rc = set_mem(warden, bytes, err);
 	pthread_mutex_unlock(&warden->lock);
 	return rc;
+}
+
+int warden_set_domain_folder(struct warden *warden, const char *folder, struct bf_error *err)
+{
+	if (strlen(folder) >= sizeof(warden->domain_folder))
+		return bf_fail(err, ENAMETOOLONG, "shared domain %s: the path is longer than %zu bytes",
+			       folder, sizeof(warden->domain_folder) - 1);
+	pthread_mutex_lock(&warden->lock);
+	memcpy(warden->domain_folder, folder, strlen(folder) + 1);
+	warden->has_refused_domain = false;
+	pthread_mutex_unlock(&warden->lock);
+	return 0;
 }
 
 void warden_set_permits(struct warden *warden, const uint32_t *controls, unsigned count)

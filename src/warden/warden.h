@@ -56,7 +56,7 @@ struct warden_hooks {
 	void *context;
 };
 
-enum { WARDEN_PERMITS = 64, WARDEN_UNKNOWNS = 64 };
+enum { WARDEN_PERMITS = 64, WARDEN_UNKNOWNS = 64, WARDEN_DOMAIN_BYTES = 256 };
 
 struct warden_options {
 	uint64_t mem_bytes; /* 0: the memory that is not promised to others */
@@ -92,11 +92,15 @@ int warden_add_run(struct warden *warden, uint32_t run, int listener, const stru
 /* Kill every process of the run that has made a driver call, and close the listener: calls that wait for an answer, and
  * later calls, fail with ENOSYS. Of a run that has ended already only the processes are killed. */
 void warden_end_run(struct warden *warden, uint32_t run, const char *why);
+/* The last process with the filter of the run has ended, or is ending: close the listener, and kill no process. */
+void warden_drop_run(struct warden *warden, uint32_t run);
 
 /* Kill every process that has made a driver call. */
 void warden_end_processes(struct warden *warden, const char *why);
 /* Whether any process has made a driver call and lives. */
 bool warden_has_processes(struct warden *warden);
+/* The run of a process that has made a driver call and lives; 0: it is no such process of this vGPU. */
+uint32_t warden_run_of(struct warden *warden, pid_t pid);
 /* The process ID under which the driver counts all clients, memory and channels of the vGPU. */
 pid_t warden_owner(const struct warden *warden);
 /* The gate of this vGPU. It lives as long as the warden. Only the warden may change its state. */
@@ -125,10 +129,17 @@ int warden_set_interleave(struct warden *warden, int level, struct bf_error *err
 /* Also changes what the pool has promised. */
 int warden_set_mem(struct warden *warden, uint64_t bytes, struct bf_error *err);
 void warden_set_permits(struct warden *warden, const uint32_t *controls, unsigned count);
+/* The shared domain of the software GPU that the programs may join from now on: the real path of the folder that they have in
+ * CUDA_MPS_PIPE_DIRECTORY. Empty: none. Programs that have joined a domain stay in it. -ENAMETOOLONG if the path does not fit
+ * into WARDEN_DOMAIN_BYTES. */
+int warden_set_domain_folder(struct warden *warden, const char *folder, struct bf_error *err);
 void warden_room_made(struct warden *warden); /* see warden_hooks */
+/* The warden of the MPS server of this vGPU's domain; NULL: none. Programs of the same user may duplicate objects of its
+ * clients, but no channels and no doorbells. It must be replaced before that warden is freed. A lender has no lender. */
+void warden_set_lender(struct warden *warden, struct warden *lender);
 
 /* The GPU time of the vGPU: the sum over all channel groups that it has or ever had. Groups with turns of their own never
- * run at the same time, so the sum is exclusive. Groups of one shared domain each count the whole time of the domain.
+ * run at the same time, and groups of one shared domain divide its time by their work, so the sum is exclusive.
  * The sum never decreases. The time of a group since the last call is lost if its process ends without freeing the group.
  * -ENOTSUP if the device does not report it. */
 int warden_gpu_time(struct warden *warden, uint64_t *gpu_ns);

@@ -26,7 +26,7 @@ static int memory_at(const struct dev *dev, void *arg_at, uint64_t params, uint3
 	return rc ? rc : (int)arg.status;
 }
 
-/* Results cannot be written back: the memory is there, and nobody knows its handle. */
+/* Results cannot be written back: the memory exists, and the program does not know its handle. */
 static uint64_t lose_results(const struct dev *dev)
 {
 	uint8_t *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

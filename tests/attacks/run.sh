@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Functions are called by name:
 # shellcheck disable=SC1091,SC2015,SC2317
-# The attacks, one line each: run.sh [--list] [pattern]: those whose name has it in it; =name: that one alone.
-# Each is started on a vGPU with a small limit. It fails if the attack succeeds, and if what is seen from outside is not
-# as it should be: more memory than the limit, a ledger that differs from the driver's count, a neighbour or a request
-# that waits, anything left when it has ended. With BELFRY_GPU=soft, on the software GPU.
+# run.sh [--list] [PATTERN]: the attacks, or those that PATTERN selects (is_wanted in ../gpu/common.sh).
+# Prints one line for each. Each attack runs on a vGPU with a small limit. It fails if the attack succeeds, and if any of
+# these is seen from outside: more memory than the limit, a ledger that differs from the driver's count, a neighbour or a
+# request that waits, anything left after the end. With BELFRY_GPU=soft it uses the software GPU.
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../gpu/common.sh"
 
@@ -42,7 +42,10 @@ send_messages
 "
 
 MIB=$((1 << 20))
-LS_LIMIT_MS=500 # 50 on a machine that has nothing else to do
+# How long belfry ls may take beside an attack. An attack that holds up the server delays most requests, so the median is
+# limited; it is below 50 ms on an idle machine. A single request also waits for a processor on a busy machine.
+LS_MEDIAN_MS=500
+LS_WORST_MS=10000
 
 # mem_of ATTACK: its vGPU's limit in MiB.
 mem_of() {
@@ -70,6 +73,11 @@ is_there() { timeout 20 "$BELFRY" ls 2>/dev/null | grep -q "^$1 "; }
 server_pid() { timeout 20 "$BELFRY" ls --json 2>/dev/null | awk '$1 == "\"server_pid\":" { print $2 + 0; exit }'; }
 server_files() { find "/proc/$SERVER/fd" -mindepth 1 2>/dev/null | wc -l; }
 
+# server_targets: the open files of the GPU server, one a line, without the numbers of sockets and pipes.
+server_targets() {
+	find "/proc/$SERVER/fd" -mindepth 1 -printf '%l\n' 2>/dev/null | sed 's/^\(socket\|pipe\):\[[0-9]*\]$/\1/' | sort
+}
+
 # What there is of the attack, seen from outside: nothing, once it has ended.
 traces() {
 	echo "descriptors=$(server_files)"
@@ -79,7 +87,29 @@ traces() {
 		done
 	fi
 }
-no_traces() { [ "$(traces)" = "$TRACES" ]; }
+# no_more NOW BEFORE: no figure is larger than before. Fewer is no leak: the GPU server may have closed a connection of an
+# earlier `belfry ls`, or the file that reports faults, which it closes when the driver refuses to read it.
+no_more() {
+	local line
+	while read -r line; do
+		[ "${line#*=}" -le "$(sed -n "s/^${line%%=*}=//p" <<<"$2")" ] || return 1
+	done <<<"$1"
+}
+no_traces() { no_more "$(traces)" "$TRACES"; }
+# What the GPU server has when nothing runs: figures that have stayed the same for half a second.
+settled_traces() {
+	local last='' now same=0
+	for _ in $(seq 100); do
+		now=$(traces)
+		[ "$now" = "$last" ] && same=$((same + 1)) || same=0
+		[ "$same" -lt 5 ] || break
+		last=$now
+		sleep 0.1
+	done
+	echo "$now"
+}
+# The files that it has opened or closed since then, for people.
+changed_targets() { diff <(echo "$TARGETS") <(server_targets) | sed -n -e 's/^>/opened:/p' -e 's/^</closed:/p'; }
 
 within_limit() {
 	local used
@@ -96,13 +126,12 @@ counts_agree() {
 	[ -n "$named" ] && [ "$named" = "$driver" ]
 }
 
-# A call of belfry's, timed: WORST_MS is the longest.
+# Appends the duration of one belfry ls to LS_MS.
 timed_ls() {
-	local began took
+	local began
 	began=$(date +%s%N)
 	timeout 20 "$BELFRY" ls --json >/dev/null || { echo "belfry ls fails"; return 1; }
-	took=$((($(date +%s%N) - began) / 1000000))
-	[ "$took" -le "$WORST_MS" ] || WORST_MS=$took
+	LS_MS+=($((($(date +%s%N) - began) / 1000000)))
 }
 
 # Orders of an attack (dev_ask).
@@ -113,8 +142,8 @@ order_hold() { timeout 20 "$BELFRY" hold "$NAME"; }
 order_open() { timeout 20 "$BELFRY" open "$NAME"; }
 
 order_neighbour() {
-	local status
-	WORST_MS=0
+	local status sorted median worst
+	LS_MS=()
 	start_on 40 16M a-neighbour "$BIN/neighbour" 4 >"$WORK/neighbour" 2>&1
 	while kill -0 "$STARTED" 2>/dev/null; do
 		timed_ls || break
@@ -123,8 +152,10 @@ order_neighbour() {
 	wait "$STARTED"
 	status=$?
 	cat "$WORK/neighbour"
-	echo "belfry ls: $WORST_MS ms at most"
-	[ "$status" = 0 ] && [ "$WORST_MS" -le "$LS_LIMIT_MS" ]
+	mapfile -t sorted < <(printf '%s\n' "${LS_MS[@]}" | sort -n)
+	median=${sorted[${#sorted[@]} / 2]} worst=${sorted[-1]}
+	echo "belfry ls, ${#sorted[@]} times: median $median ms, at most $worst ms"
+	[ "$status" = 0 ] && [ "$median" -le "$LS_MEDIAN_MS" ] && [ "$worst" -le "$LS_WORST_MS" ]
 }
 
 order_victim() {
@@ -186,6 +217,7 @@ attack() {
 		return 1
 	fi
 	wait_until 10 no_traces || { echo "left: $(traces | tr '\n' ' '), before: $(echo "$TRACES" | tr '\n' ' ')"; status=1; }
+	changed_targets
 	! is_there "$NAME" || { echo "the vGPU is left"; status=1; }
 	return "$status"
 }
@@ -195,8 +227,7 @@ run_one() {
 	start=$(date +%s%N)
 	(trap clean_up_jobs EXIT; attack "$name") >"$WORK/out" 2>&1
 	status=$?
-	took=$((($(date +%s%N) - start) / 10000000))
-	took=$((took / 100)).$(printf %02d $((took % 100)))
+	took=$(seconds_since "$start")
 	case $status in
 	0) passed=$((passed + 1)); printf '%-32s %-9s %7s  %s\n' "$name" held "$took" "$(grep '^held: ' "$WORK/out" | cut -c7-)" ;;
 	77) skipped=$((skipped + 1)); printf '%-32s %-9s %7s  %s\n' "$name" skipped "$took" "$(grep '^skipped: ' "$WORK/out" | cut -c10-)" ;;
@@ -207,13 +238,6 @@ run_one() {
 		;;
 	esac
 	[ -z "${ATTACKS_VERBOSE:-}" ] || sed 's/^/    /' "$WORK/out"
-}
-
-is_wanted() {
-	case ${2:-} in
-	=*) [ "$1" = "${2#=}" ] ;;
-	*) [[ $1 == *"${2:-}"* ]] ;;
-	esac
 }
 
 if [ "${1:-}" = --list ]; then
@@ -237,8 +261,10 @@ trap 'timeout 20 "$BELFRY" rm attacks-stay 2>/dev/null; clean_up_jobs; rm -rf "$
 on 30 16M attacks-first "$BIN/neighbour" 1 >"$WORK/out" 2>&1 || { cat "$WORK/out"; echo "nothing runs on a vGPU"; exit 1; }
 wait_until 10 eval '! is_there attacks-first'
 SERVER=$(server_pid)
-sleep 0.5
-TRACES=$(traces)
+no_more $'descriptors=26\nused=0' $'descriptors=27\nused=0' && ! no_more $'descriptors=28\nused=0' $'descriptors=27\nused=0' &&
+	! no_more $'descriptors=27\nused=1' $'descriptors=27\nused=0' || { echo "the comparison of what is left is wrong"; exit 2; }
+TRACES=$(settled_traces)
+TARGETS=$(server_targets)
 passed=0 failed=0 skipped=0
 printf '%-32s %-9s %7s\n' attack result seconds
 for attack in $ATTACKS; do

@@ -364,7 +364,7 @@ static void modes_say_who_may_do_what(void)
 	CUgraph graph;
 
 	begin();
-	/* Global: nobody. */
+	/* Global: no thread. */
 	CU(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	CU_FAILS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuMemAlloc_v2(&memory, 4));
 	ends_invalid(a);

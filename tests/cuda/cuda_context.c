@@ -1,4 +1,4 @@
-/* Initialisation, devices, contexts and who has which one. */
+/* Initialisation, devices, and which context is current in which thread. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/wait.h>

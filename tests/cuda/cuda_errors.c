@@ -1,5 +1,5 @@
-/* What goes wrong in kernels: which error it is, that it stays, and whom it does not reach. Every fault is made in a
- * process of its own: a context with an error is of no more use. */
+/* Faults in kernels: which error is returned, that it is sticky, and which contexts it does not affect. Each fault is made
+ * in its own process, since a context with an error cannot be used any more. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -248,7 +248,7 @@ static void what_kernels_print_comes_out_at_synchronisation(void)
 	CHECK(strstr(text, "hello\nafter\n"));
 }
 
-/* ---- whom it does not reach */
+/* ---- contexts that it does not affect */
 
 static void other_contexts_go_on(void)
 {

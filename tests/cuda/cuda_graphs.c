@@ -313,18 +313,6 @@ static void batches_of_memory_operations_are_nodes(void)
 	CU(cuMemFree_v2(slots));
 }
 
-static void conditional_nodes_are_refused(void)
-{
-	CUgraphNodeParams params = { .type = CU_GRAPH_NODE_TYPE_CONDITIONAL };
-	CUgraphNode node;
-	CUgraph graph;
-
-	check_context();
-	CU(cuGraphCreate(&graph, 0));
-	CU_FAILS(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &params));
-	CU(cuGraphDestroy(graph));
-}
-
 static void disabled_nodes_are_left_out_and_order_stays(void)
 {
 	CUgraphNode a, b, c, empty;
@@ -550,7 +538,7 @@ TESTS(TEST(nodes_and_edges_are_told_as_made), TEST(wrong_dependencies_are_refuse
       TEST(nodes_are_found_in_clones_and_children), TEST(kernel_nodes_tell_their_parameters),
       TEST(cooperative_nodes_must_fit_the_gpu), TEST(kernels_of_unloaded_modules_are_refused),
       TEST(changed_parameters_are_those_of_the_next_exec), TEST(event_nodes_order_streams_outside),
-      TEST(batches_of_memory_operations_are_nodes), TEST(conditional_nodes_are_refused),
-      TEST(disabled_nodes_are_left_out_and_order_stays), TEST(memory_nodes_have_one_address_for_every_launch),
+      TEST(batches_of_memory_operations_are_nodes), TEST(disabled_nodes_are_left_out_and_order_stays),
+      TEST(memory_nodes_have_one_address_for_every_launch),
       TEST(memory_left_by_a_launch_must_go_before_the_next), TEST(a_graph_with_memory_moves_into_its_parent),
       TEST(user_objects_live_as_long_as_graphs_that_use_them), TEST(a_graph_is_printed_for_graphviz))

@@ -58,7 +58,7 @@ static const char ptx[] = PTX_HEAD
 	"	st.global.u32 [%rd1], %r4;\n"
 	"	ret;\n"
 	"}\n"
-	/* everybody adds one and waits until all have: ends only if all blocks are there at once */
+	/* each block adds one and waits for all others: ends only if all blocks run at once */
 	".visible .entry meet(.param .u64 pout)\n"
 	"{\n"
 	"	.reg .b64 %rd<2>; .reg .b32 %r<4>; .reg .pred %p<2>;\n"

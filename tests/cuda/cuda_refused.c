@@ -118,7 +118,7 @@ static void quiet_is_quiet(void)
 	unsetenv("BELFRY_SOFT_QUIET");
 }
 
-/* With nobody at the other end of stderr, and with nobody who reads: the program goes on. */
+/* stderr is a pipe that is closed at the other end, or that is full: the program continues. */
 static void a_broken_or_full_pipe_does_not_matter(void)
 {
 	int ends[2], before = dup(STDERR_FILENO);

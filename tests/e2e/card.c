@@ -245,6 +245,7 @@ static bool tell_progress(struct object *object, void *context)
 		.client = object->client->handle,
 		.handle = object->handle,
 		.token = hw->token,
+		.domain = hw->group->domain,
 		.is_disabled = hw->is_disabled,
 		.put = __atomic_load_n((uint32_t *)(void *)(userd + SOFT_USERD_GP_PUT), __ATOMIC_ACQUIRE),
 		.get = __atomic_load_n((uint32_t *)(void *)(userd + SOFT_USERD_GP_GET), __ATOMIC_ACQUIRE)

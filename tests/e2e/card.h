@@ -39,7 +39,7 @@ unsigned card_views(const struct card *card);
  * little later. */
 bool card_is_clean(const struct card *card);
 
-/* By handle, whichever program has it. False: nobody has. */
+/* By handle, in any program. False: no program has it. */
 struct card_channel {
 	uint32_t token, gp_put; /* where the GPU reads it */
 	bool is_disabled;
@@ -50,6 +50,7 @@ bool card_channel(const struct card *card, uint32_t handle, struct card_channel 
 struct card_progress {
 	uint32_t client, handle, token;
 	uint32_t put, get; /* where the GPU reads and writes them */
+	uint32_t domain;   /* the number of its group's shared domain; 0: none */
 	bool is_disabled;
 };
 unsigned card_progress(const struct card *card, pid_t pid, struct card_progress *to, unsigned room);

@@ -1,5 +1,6 @@
-/* Takes device memory in pieces of a MiB until it is refused or has --most MiB; prints what it was told and what it got:
- * "total N free N got N left N", in MiB. With a file named, it keeps the memory until the file is there. */
+/* Takes device memory in pieces of a MiB until it is refused or has --most MiB; prints what it was told and what it got, in
+ * MiB, and the CUDA error of the refusal: "total N free N got N left N error N". With a file named, it keeps the memory until
+ * the file is there. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -37,6 +38,7 @@ int main(int argc, char **argv)
 	size_t total, left, after;
 	uint64_t memory;
 	void *context;
+	int error = 0;
 	int (*init)(unsigned) = NULL, (*create)(void **, unsigned, int) = NULL;
 
 	cuda = dlopen("libcuda.so.1", RTLD_NOW);
@@ -49,10 +51,11 @@ int main(int argc, char **argv)
 	check(init ? init(0) : -1, "cuInit");
 	check(create ? create(&context, 0, 0) : -1, "cuCtxCreate");
 	tell_memory(&total, &left);
-	while ((!most || got < most) && !call_two("cuMemAlloc_v2", &memory, MIB))
+	while ((!most || got < most) && !(error = call_two("cuMemAlloc_v2", &memory, MIB)))
 		got++;
 	tell_memory(&total, &after);
-	printf("total %zu free %zu got %lu left %zu\n", total / MIB, left / MIB, got, after / MIB);
+	printf("total %zu free %zu got %lu left %zu error %d\n", total / MIB, left / MIB, got, after / MIB,
+	       error);
 	fflush(stdout);
 	while (argc > 2 && access(argv[2], F_OK))
 		usleep(STEP_US);

@@ -66,7 +66,7 @@ static void make_and_change(struct belfry *b)
 	char *json = NULL;
 
 	expect(b, "create", 0, belfry_vgpu_create(b, "one", options, &json));
-	if (strcmp(json, "{\"name\": \"one\", \"gpu\": \"soft:0\"}") != 0)
+	if (strcmp(json, "{\"name\":\"one\",\"gpu\":\"soft:0\"}") != 0)
 		fail("create said %s", json);
 	belfry_free(json);
 	expect(b, "create again", -EEXIST, belfry_vgpu_create(b, "one", options, &json));

@@ -96,11 +96,11 @@ int main(int argc, char **argv)
 
 	if (pipe2(pipes, O_CLOEXEC))
 		return 1;
-	failed += refuses("nothing", -1, PROTOCOL_VERSION, "no plain file");
-	failed += refuses("a pipe", pipes[0], PROTOCOL_VERSION, "no plain file");
+	failed += refuses("nothing", -1, PROTOCOL_VERSION, "no memory file");
+	failed += refuses("a pipe", pipes[0], PROTOCOL_VERSION, "no memory file");
 	failed += refuses("a device", open("/dev/zero", O_RDONLY | O_CLOEXEC), PROTOCOL_VERSION,
-			  "no plain file");
-	failed += refuses("a folder", open("/", O_RDONLY | O_CLOEXEC), PROTOCOL_VERSION, "no plain file");
+			  "no memory file");
+	failed += refuses("a folder", open("/", O_RDONLY | O_CLOEXEC), PROTOCOL_VERSION, "no memory file");
 	failed += refuses("an empty file", memory(0), PROTOCOL_VERSION, "at most 16 MiB");
 	failed += refuses("a large file", memory((16 << 20) + 1), PROTOCOL_VERSION, "at most 16 MiB");
 	failed += refuses("zeros", memory(4096), PROTOCOL_VERSION, "strange: ");

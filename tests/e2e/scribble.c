@@ -128,7 +128,7 @@ static void *caller_main(void *number)
 	return NULL;
 }
 
-/* Writes over the arguments of whoever makes calls, back and forth: words that mean something in one place or the other. */
+/* Overwrites the arguments of other threads that make calls, with values that are valid in one place or another. */
 static void *writer_main(void *unused)
 {
 	enum { TIMES = 64 };

@@ -64,7 +64,7 @@ uint32_t random_handle(uint64_t *random);
 int random_slot(uint64_t *random); /* a descriptor */
 
 bool worker_is_odd(struct worker *w, uint32_t many); /* once in so many times */
-/* Mostly one of its role; sometimes another, which may be in use for something else, or one that nobody may use. */
+/* Mostly one of its role; sometimes another, which may be in use for something else, or one that no worker may use. */
 uint32_t worker_handle(struct worker *w, enum role role);
 /* Mostly the worker's own: slot << 32 | handle; or the handle alone. */
 uint64_t worker_client(struct worker *w);

@@ -394,10 +394,25 @@ void stage_end_well(struct stage *stage)
 	CHECK_EQUAL(stage_end(stage), 0);
 }
 
+struct stage_setup stage_two(uint64_t mem_bytes, stage_program second, long arg)
+{
+	return (struct stage_setup){ .options = { .mem_bytes = mem_bytes, .interleave = -1 },
+				     .second = second,
+				     .second_arg = arg };
+}
+
+uint64_t stage_calls(struct stage *stage)
+{
+	struct warden_report report;
+
+	warden_report(stage->warden, &report);
+	return report.calls;
+}
+
 void stage_test(const char *name, void (*test)(void))
 {
 	bf_log_setup("warden", getenv("STAGE_DEBUG") ? BF_LOG_DEBUG : BF_LOG_ERROR);
-	printf("%s\n", name);
+	printf("- %s\n", name);
 	fflush(stdout);
 	test();
 	list_continued();
@@ -631,10 +646,15 @@ static void make_doorbell(struct actor *actor)
 
 void actor_context(struct actor *actor)
 {
+	actor_new_device(actor);
+	actor_use_device(actor);
+}
+
+void actor_use_device(struct actor *actor)
+{
 	uint8_t group[20] = { 0 };
 	uint64_t slice = 2048;
 
-	actor_new_device(actor);
 	make_doorbell(actor);
 	CHECK_EQUAL(actor_alloc(actor, STAGE_DEVICE, STAGE_SPACE, 0x90f1, NULL, 0), 0);
 	CHECK_EQUAL(actor_memory(actor, STAGE_DEVICE, STAGE_USERD, STAGE_BLOCK_BYTES), 0);
@@ -689,30 +709,4 @@ void actor_acquire(struct actor *actor, unsigned channel, uint32_t value)
 void actor_ring(struct actor *actor)
 {
 	actor_release(actor, 0, ++actor->rings);
-}
-
-/* Shared with the programs, which are forked. */
-static _Atomic unsigned *skipped;
-
-__attribute__((constructor)) static void stage_share(void)
-{
-	void *page = mmap(NULL, sizeof(*skipped), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	if (page == MAP_FAILED)
-		abort();
-	skipped = page;
-}
-
-void stage_skip(const char *why)
-{
-	printf("  skipped: %s\n", why);
-	fflush(stdout);
-	++*skipped;
-}
-
-int stage_status(void)
-{
-	enum { MESON_SKIP = 77 };
-
-	return *skipped ? MESON_SKIP : 0;
 }

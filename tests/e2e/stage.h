@@ -3,37 +3,12 @@
 #ifndef BELFRY_TESTS_STAGE_H
 #define BELFRY_TESTS_STAGE_H
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "card.h"
+#include "check.h"
 #include "soft/abi.h"
 #include "warden/warden.h"
-
-/* In the test and in the program alike: something is missing that this needs. The test is then no success as a whole: main
- * returns stage_status(), which is 77. */
-void stage_skip(const char *why);
-int stage_status(void);
-
-/* In the test and in the program alike: say what was expected where, and end. */
-#define CHECK(what) \
-	do { \
-		if (!(what)) { \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what); \
-			_exit(1); \
-		} \
-	} while (0)
-#define CHECK_EQUAL(a, b) \
-	do { \
-		unsigned long long check_a = (unsigned long long)(a), check_b = (unsigned long long)(b); \
-\
-		if (check_a != check_b) { \
-			fprintf(stderr, "%s:%d: %s is 0x%llx, %s is 0x%llx\n", __FILE__, __LINE__, #a, \
-				check_a, #b, check_b); \
-			_exit(1); \
-		} \
-	} while (0)
 
 enum { STAGE_RUN = 1, STAGE_SECOND_RUN = 2 };
 
@@ -107,6 +82,8 @@ struct stage_setup {
 	long second_arg;
 	bool has_two_wardens;
 };
+/* Two runs on one warden with this limit; `second` is the program of the second run. */
+struct stage_setup stage_two(uint64_t mem_bytes, stage_program second, long arg);
 void stage_start_as(struct stage *stage, const struct stage_setup *setup, stage_program program, long arg);
 void stage_start(struct stage *stage, uint64_t mem_bytes, stage_program program, long arg);
 void stage_start_with(struct stage *stage, const struct warden_options *options, stage_program program,
@@ -123,6 +100,8 @@ uint32_t stage_done(const struct stage *stage, unsigned channel);
 /* Serve it until the GPU is told of this GP_PUT. */
 void stage_until_put(struct stage *stage, uint32_t channel, uint32_t value);
 void stage_go_on(struct stage *stage);
+/* How many driver calls the warden has seen. */
+uint64_t stage_calls(struct stage *stage);
 /* Of the second one. */
 void stage_until_second(struct stage *stage, char letter);
 void stage_second_goes_on(struct stage *stage);
@@ -131,7 +110,7 @@ int stage_end(struct stage *stage);
 /* The same, and it must have ended well. */
 void stage_end_well(struct stage *stage);
 
-/* Run one test; says its name. */
+/* Runs one test, after its name is printed. main returns check_status(). */
 void stage_test(const char *name, void (*test)(void));
 #define STAGE_TEST(test) stage_test(#test, test)
 
@@ -159,6 +138,7 @@ void *actor_map_memory(struct actor *actor, uint32_t handle, uint64_t bytes);
 /* What libcuda does for a context: client, device, doorbell, an address space, device memory with USERD and rings, a
  * group and a channel. */
 void actor_context(struct actor *actor);
+void actor_use_device(struct actor *actor); /* the same, of the device that it has */
 /* One more channel of it, at STAGE_CHANNEL + channel. */
 void actor_add_channel(struct actor *actor, unsigned channel);
 /* Submit: write a value where stage_done sees it; wait until the program has written one to STAGE_WAIT_AT. */

@@ -1,34 +1,22 @@
 #!/bin/bash
-# What users may do whom `access` lets connect: compute on the software GPU of a shared belfryd, on a vGPU and not
-# otherwise; see what is theirs to see.
+# What users that `access` admits may do: run programs on the software GPU of a shared belfryd, only on a vGPU, and see
+# their own vGPUs.
 # Functions are called by name:
 # shellcheck disable=SC1091,SC2015,SC2154,SC2317
 set -u
 . "$(dirname "$0")/common.sh"
-: "${BELFRYD:?}"
-[ "$(id -u)" = 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null ||
-	{ echo 'no root who may be another user'; exit 77; }
-export BELFRY_SOFT="mem=512M,linger=1,name=access$$" BELFRY_SOCKET="$work/d/belfryd.sock"
+knows_others || skip 'not root, or no other user'
+export BELFRY_SOFT="mem=512M,linger=1,name=access$$"
+use_daemon
 group=12345
-chmod 755 "$work"
-mkdir -m 755 "$work/d" "$work/bin" "$work/bin/soft"
+mkdir -m 755 "$work/bin" "$work/bin/soft"
 mkdir -m 777 "$work/theirs"
 cp "$belfry" "$BELFRYD" "$BELFRY_BUILD_DIR/belfry-soft" "$BELFRY_BUILD_DIR/tests/e2e/hog" "$work/bin"
 cp "$BELFRY_BUILD_DIR/src/soft/cuda/libcuda.so.1" "$work/bin/soft"
 chmod -R go+rX "$work/bin"
 
-start_daemon() {
-	printf '[server]\n%s\n' "$@" >"$work/conf"
-	"$BELFRYD" --socket "$BELFRY_SOCKET" --gpu soft --config "$work/conf" >>"$work/log" 2>&1 &
-	daemon=$!
-	until_so answers || { cat "$work/log"; exit 1; }
-}
-answers() { [ "$(router_pid)" = "$daemon" ] && [ -n "$(server_pids)" ]; }
-end_daemon() {
-	kill -TERM "$daemon"
-	until_so is_gone "$daemon"
-	wait "$daemon" 2>/dev/null
-}
+# configure LINE...: the [server] section.
+configure() { printf '%s\n' '[server]' "$@" >"$work/conf"; }
 # other GROUP STATUS COMMAND...: as another user, in that group.
 other() {
 	local in=$1 wanted=$2
@@ -47,12 +35,13 @@ accounting_outlives_a_vgpu() {
 import json, sys
 line = json.loads(sys.stdin.read())
 assert line["owner"] == 65534 and line["gpu"] == "soft:0" and line["runs"] == 1, line
-assert line["memory_high_water_bytes"] >= 10 << 20 and line["memory_promised_bytes"] == 32 << 20, line
+assert line["memory_high_water_bytes"] >= 10 << 20 and line["memory_reserved_bytes"] == 32 << 20, line
 assert line["from"] <= line["to"] and line["gpu_seconds"] >= 0, line' || fail "accounting: $line"
 }
 
 a_member_of_the_group_computes_on_a_vgpu() {
-	start_daemon "access = group $group" "accounting = $work/accounts"
+	configure "access = group $group" "accounting = $work/accounts"
+	start_daemon
 	other $group 0 "$work/bin/belfry" create his --mem 64M
 	other $group 0 "$work/bin/belfry" run his -- "$work/bin/hog" 10
 	grep -q 'got 10 ' "$work/out" || fail "a group member's program: $(cat "$work/out" "$work/err")"
@@ -124,6 +113,32 @@ a_users_quota_holds() {
 	other $group 0 "$work/bin/belfry" rm a b
 }
 
+# A belfryd of an ordinary user lets others into its runtime folder as long as `access` says so.
+the_folder_of_a_user_is_closed_again() {
+	local at="$work/user" conf="$work/user.conf" pid
+	local as=(env -i PATH="$PATH" BELFRY_RUNTIME_DIR="$at" BELFRY_SOFT="mem=64M,linger=1,name=own$$"
+		setpriv --reuid=65534 --regid=65534 --clear-groups)
+	install -d -m 700 -o 65534 -g 65534 "$at"
+	install -d -m 755 -o 65534 -g 65534 "$work/user.d"
+	printf '[server]\naccess = owner\n' >"$conf"
+	"${as[@]}" "$work/bin/belfryd" --socket "$work/user.d/belfryd.sock" --config "$conf" --gpu soft >"$work/user.log" 2>&1 &
+	pid=$!
+	as+=(env BELFRY_SOCKET="$work/user.d/belfryd.sock" "$work/bin/belfry")
+	until_so "${as[@]}" create one 2>/dev/null
+	has_mode 700 "$at" || fail "a new folder of a user has mode $(stat -c %a "$at")"
+	printf '[server]\naccess = everyone\n' >"$conf"
+	status 0 "${as[@]}" reload
+	until_so has_mode 711 "$at"
+	printf '[server]\naccess = owner\n' >"$conf"
+	status 0 "${as[@]}" reload
+	until_so has_mode 700 "$at"
+	status 0 "${as[@]}" rm one
+	kill "$pid"
+	ended "$pid"
+	"${as[@]}" soft stop 2>/dev/null
+}
+has_mode() { [ "$(stat -c %a "$2")" = "$1" ]; }
+
 a_member_of_the_group_computes_on_a_vgpu
 accounting_outlives_a_vgpu
 root_makes_vgpus_for_others
@@ -131,5 +146,6 @@ a_users_quota_holds
 another_user_traces_and_records_what_is_his
 another_user_has_no_gpu_without_a_vgpu
 a_reload_lets_everyone_in_or_nobody
+the_folder_of_a_user_is_closed_again
 end_daemon
 exit "$failed"

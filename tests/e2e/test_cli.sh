@@ -66,11 +66,19 @@ expect 2 "no such command" "$BELFRY" --frobnicate
 well 'usage: belfry' "$BELFRY" --help
 well 'usage: belfry' "$BELFRY" -h
 well 'usage: belfry' "$BELFRY" help
+expect 2 "'frobnicate': no such command" "$BELFRY" help frobnicate
+expect 2 'too many words' "$BELFRY" help policy load now
+for command in load unload ls dump check new trace record replay; do
+	well "usage: belfry policy $command" "$BELFRY" help policy "$command"
+done
 well 'belfry ' "$BELFRY" --version
 well 'belfryd ' "$BELFRYD" --version
 well 'usage: belfryd' "$BELFRYD" --help
 for command in create run ls top set explain stats events trace hold open stop resume rm reload info; do
 	well "usage: belfry $command" "$BELFRY" "$command" --help
+	cp "$work/out" "$work/help"
+	well "usage: belfry $command" "$BELFRY" help "$command"
+	cmp -s "$work/out" "$work/help" || fail "help $command: is not $command --help"
 	expect 2 "unknown option '--frobnicate'" "$BELFRY" "$command" --frobnicate=7
 done
 
@@ -89,6 +97,7 @@ for name in c a b; do "$BELFRY" create $name || fail "create $name"; done
 "$BELFRY" ls >"$work/out" || fail 'ls'
 awk 'NR > 1 { print $1 }' "$work/out" | sort -c || fail "ls is not in the order of names: $(cat "$work/out")"
 awk -v user="$(id -un)" 'NR == 1 && $3 != "OWNER" || NR > 1 && $3 != user { exit 1 }' "$work/out" || fail "ls tells no owner: $(cat "$work/out")"
+grep -q '^a .* GPU  *0  ' "$work/out" || fail "ls: the limit of a vGPU without one is not 'GPU': $(cat "$work/out")"
 well '"name": "a"' "$BELFRY" set a --time 10 --json
 python3 -m json.tool "$work/out" >/dev/null || fail 'set --json is not JSON'
 expect 1 'nobody: no vGPU of this name' "$BELFRY" rm a nobody b c
@@ -137,7 +146,7 @@ for command in run create; do
 	set -- "$BELFRY" "$command" --objective p99=2ms one
 	expect 2 'class latency' "$@"
 done
-expect 2 'log level' "$BELFRY" run --log loud -- true
+expect 2 "--log 'loud'" "$BELFRY" run --log loud -- true
 
 # Names.
 for name in '' A .x ../x a/b 'a b' -x "$(printf '%064d' 0)"; do
@@ -162,6 +171,7 @@ expect 1 'not a name' "$BELFRY" rm ../../etc/passwd
 expect 1 'no vGPU of this name' "$BELFRY" set --mem 1G nobody
 expect 2 'nothing to change' "$BELFRY" set nobody
 expect 2 '--for is an option of hold' "$BELFRY" stop --for 1s nobody
+expect 2 '--for is an option of hold' "$BELFRY" rm --for 1s nobody # not an abbreviation of --force
 expect 2 '--force is an option of rm' "$BELFRY" stop --force nobody
 expect 2 'takes no arguments' "$BELFRY" ls somebody
 expect 2 'takes no arguments' "$BELFRY" reload somebody
@@ -176,7 +186,7 @@ expect 2 'name of one vGPU' "$BELFRY" create
 expect 2 'name of one vGPU' "$BELFRY" create one two
 expect 1 'no vGPU of this name' "$BELFRY" run nobody -- true
 expect 2 'make a vGPU of its own' "$BELFRY" run --mem 1G nobody -- true
-expect 1 'run something on a vGPU first' "$BELFRY" trace -o "$work/trace"
+expect 1 'no belfryd runs' env BELFRY_RUNTIME_DIR="$work/quiet" "$BELFRY" trace -o "$work/trace"
 [ ! -e "$work/trace" ] || fail 'trace left a file'
 expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/none" "$BELFRY" reload
 expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/none" "$BELFRY" run -- true
@@ -193,7 +203,6 @@ for command in load unload ls dump check new trace record replay; do
 	well "usage: belfry policy $command" "$BELFRY" policy "$command" --help
 	expect 2 'unknown option' "$BELFRY" policy "$command" --frobnicate
 done
-well 'no GPU is in use' "$BELFRY" policy ls
 expect 1 'no vGPU of this name' "$BELFRY" policy unload --vgpu nobody
 shipped=$(find "${BELFRY_SOURCE_DIR:-.}/policies" -maxdepth 1 -name '*.bpf.c' ! -name 'template.*' -printf '%f\n' |
 	sed 's/\.bpf\.c$//' | sort | paste -sd, | sed 's/,/, /g')
@@ -207,21 +216,30 @@ done
 expect 1 'belfry policy unload has it decide again' "$BELFRY" policy load built-in
 expect 1 'has at most 31 characters' "$BELFRY" policy new Foo
 
-# ls, top, stats and info: with no folder there yet, as text and as JSON.
-for command in 'ls' 'ls --json' 'stats' 'stats --json' 'top -n 1'; do
+# Without belfryd, with no folder there yet: every command says how to start one.
+for command in 'hold a' 'open a' 'stop a' 'resume a' 'rm a' 'set a --mem 1G' 'explain a' 'stats a'; do
+	# shellcheck disable=SC2086 # a command and its words
+	expect 1 'a: no vGPU of this name, as no belfryd runs; belfry create and belfry run start one' \
+		env BELFRY_RUNTIME_DIR="$work/quiet" "$BELFRY" $command
+done
+for command in 'ls' 'ls --json' 'stats' 'stats --json' 'top -n 1' 'events' 'reload' 'trace -o x' 'policy ls' 'policy unload' \
+	'policy dump' 'policy trace' 'policy record -o x'; do
 	rm -rf "$BELFRY_RUNTIME_DIR"
 	# shellcheck disable=SC2086 # a command and its words
 	expect 1 'no belfryd runs; belfry create and belfry run start one' "$BELFRY" $command
 	# shellcheck disable=SC2086
 	[ -z "$("$BELFRY" $command 2>/dev/null)" ] || fail "$command without belfryd: prints a table"
 	# shellcheck disable=SC2086
-	expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/nobody.sock" "$BELFRY" $command
+	expect 1 "no belfryd answers there; start it with belfryd --socket $work/nobody.sock, or unset BELFRY_SOCKET" \
+		env BELFRY_SOCKET="$work/nobody.sock" "$BELFRY" $command
 done
 well 'driver' "$BELFRY" info
+grep -q '^belfryd  no belfryd runs; belfry create and belfry run start one$' "$work/out" || fail 'info does not say how to start belfryd'
+well "start it with belfryd --socket $work/none" env BELFRY_SOCKET="$work/none" "$BELFRY" info
 well '"driver"' "$BELFRY" info --json
 python3 -m json.tool "$work/out" >/dev/null || fail 'info --json is not JSON'
 
-# The folder of sockets must be ours alone.
+# The folder of sockets must belong to the user, and no other user may write to it.
 mkdir -p "$work/open"
 chmod 777 "$work/open"
 expect 1 'not a directory that only you can write' env BELFRY_RUNTIME_DIR="$work/open" "$BELFRY" hold nobody
@@ -231,14 +249,16 @@ expect 1 'not a directory that only you can write' env BELFRY_RUNTIME_DIR="$work
 expect 1 'too long' env BELFRY_RUNTIME_DIR="/$(printf '%0200d' 0)" "$BELFRY" hold nobody
 mkdir -p "$work/theirs"
 if chown 65534 "$work/theirs" 2>/dev/null; then # root of a container may know no other user
-	expect 1 'not a directory that only you can write' env BELFRY_RUNTIME_DIR="$work/theirs" "$BELFRY" hold nobody
+	expect 1 "$work/theirs: belongs to user" env BELFRY_RUNTIME_DIR="$work/theirs" "$BELFRY" hold nobody
+	grep -q 'set BELFRY_SOCKET' "$work/err" || fail 'a directory of another user: no word of BELFRY_SOCKET'
 elif [ "$(id -u)" -ne 0 ]; then
-	expect 1 'not a directory that only you can write' env BELFRY_RUNTIME_DIR=/usr "$BELFRY" hold nobody
+	expect 1 'to use a belfryd of root, unset it and set BELFRY_SOCKET' env BELFRY_RUNTIME_DIR=/usr "$BELFRY" hold nobody
 fi
 
 # belfryd by hand.
 expect 2 'takes no arguments' "$BELFRYD" somebody
 expect 2 'unknown option' "$BELFRYD" --frobnicate
+expect 2 "did you mean '--socket'?" "$BELFRYD" --sokcet x
 for option in --socket --gpu --soft --config --metrics --log; do
 	expect 2 'needs a value' "$BELFRYD" "$option"
 done
@@ -249,7 +269,10 @@ done
 expect 2 "'frob': unknown" "$BELFRYD" --soft frob=1
 expect 2 "'frob': unknown" env BELFRY_SOFT=frob=1 "$BELFRYD"
 expect 2 'number from 0' "$BELFRYD" --gpu-server x
+expect 2 'number from 0' "$BELFRYD" --mps-keeper x
 # shellcheck disable=SC2016 # the inner shell's own arguments
+silent sh -c '"$1" --mps-keeper 3 3</dev/null; [ $? -eq 2 ]' sh "$BELFRYD"
+# shellcheck disable=SC2016
 silent sh -c '"$1" --gpu-server 3 3</dev/null; [ $? -eq 2 ]' sh "$BELFRYD"
 expect 1 "BELFRY_LINGER 'x'" env BELFRY_LINGER=x "$BELFRYD" --check
 expect 1 'No such file' "$BELFRYD" --config "$work/no.conf"
@@ -327,7 +350,7 @@ expect 2 "BELFRY_SOFT: 'frob'" env BELFRY_SOFT=frob=1 "$BELFRY" create one
 expect 2 'more than' "$BELFRY" run --soft "name=$(printf '%01000d' 0)" -- true
 expect 1 'cannot be started' env BELFRY_SOFT_SERVER=/no/such "$BELFRY" run --gpu soft -- true
 
-# It starts by itself, once, and is the same one for everybody who names it.
+# It starts on first use, once. All programs that name it use the same one.
 well 'BELFRY_SOFT_DIR=' "$BELFRY" soft env --soft gpus=2,sms=8,mem=256M
 well "LD_LIBRARY_PATH=$BELFRY_BUILD_DIR/src/soft/cuda" "$BELFRY" soft env
 well '2 GPUs of 8 SMs, 256 MiB each' "$BELFRY" soft status
@@ -379,8 +402,11 @@ if [ ! -e /sys/module/nvidia/version ]; then
 	expect 1 'driver is not loaded' "$BELFRY" run --gpu 0 --mem 1G --name nogpu -- true
 	expect 1 'driver is not loaded' env BELFRY_GPU=0 "$BELFRY" run -- /no/such/program
 	check_folder
-	# Where no GPU was asked for it is the software one, and that is said.
-	expect 0 'taking the software GPU' "$BELFRY" run --name nogpu -- true
+	# Where no GPU was asked for it is the software one. That is said when it is started, and only then.
+	expect 0 'no NVIDIA GPU here; started the software GPU' "$BELFRY" run --name nogpu -- true
+	silent "$BELFRY" run --name nogpu -- true
+	silent "$BELFRY" create nogpu
+	silent "$BELFRY" rm nogpu
 	silent "$BELFRY" soft stop
 	check_folder
 elif "$BELFRY" run -- true 2>/dev/null; then

@@ -99,19 +99,21 @@ check_shell() {
 	done
 	for command in $(commands_of); do
 		case $command in
-		policy) ;; # below
+		policy | probe) ;; # below
 		soft) check_options "$shell" soft soft status ;;
 		*) check_options "$shell" "$command" "$command" ;;
 		esac
 	done
-	offers "$shell" belfry policy ''
-	for sub in $(commands_of policy); do
-		offered "$shell" "$sub" policy
+	for group in policy probe; do
+		offers "$shell" belfry "$group" ''
+		for sub in $(commands_of "$group"); do
+			offered "$shell" "$sub" "$group"
+		done
+		for sub in $(commands_of "$group"); do
+			check_options "$shell" "$group $sub" "$group" "$sub"
+		done
 	done
-	for sub in $(commands_of policy); do
-		check_options "$shell" "policy $sub" policy "$sub"
-	done
-	for command in set explain stats hold open stop resume rm run 'events --vgpu' 'policy load --vgpu'; do
+	for command in set explain stats hold open stop resume rm run verify 'events --vgpu' 'policy load --vgpu' 'probe attach --vgpu'; do
 		# shellcheck disable=SC2086 # words
 		offers "$shell" belfry $command ''
 		case "$shell $command" in zsh*--vgpu) continue ;; esac # zsh reads that from the option itself
@@ -121,9 +123,34 @@ check_shell() {
 	done
 }
 
+# bash: further names for rm, names behind options, and options behind a name.
+check_bash_positions() {
+	offers bash belfry rm a-vgpu ''
+	[ "$(cat "$work/offers")" = other ] || fail "bash: rm a-vgpu: $(tr '\n' ' ' <"$work/offers")"
+	offers bash belfry rm a-vgpu --force o
+	[ "$(cat "$work/offers")" = other ] || fail "bash: rm a-vgpu --force o: $(tr '\n' ' ' <"$work/offers")"
+	offers bash belfry rm a-vgpu other ''
+	offered bash --force rm a-vgpu other
+	offers bash belfry rm a-vgpu --
+	offered bash --force rm a-vgpu
+	for words in 'hold --for 1s' 'set --mem 1G --time 10' 'stop -v' 'explain --json'; do
+		# shellcheck disable=SC2086 # words
+		offers bash belfry $words ''
+		offered bash other "$words"
+	done
+	for words in 'hold other:--for' 'set other:--mem' 'create new:--gpu' 'stop other:-v' 'stats other:--json'; do
+		# shellcheck disable=SC2086 # words
+		offers bash belfry ${words%:*} ''
+		offered bash "${words#*:}" "${words%:*}"
+		! grep -qx a-vgpu "$work/offers" || fail "bash: ${words%:*}: a second name is offered"
+	done
+	offers bash belfry help st
+	[ "$(sort "$work/offers" | tr '\n' ' ')" = 'stats stop ' ] || fail "bash: help st: $(tr '\n' ' ' <"$work/offers")"
+}
+
 [ "$(commands_of | wc -l)" -ge 17 ] || fail "the commands are not found: $(commands_of)"
 [ "$(options_of create | grep -c -e '^--mem$' -e '^--owner$' -e '^--json$')" = 3 ] || fail "the options are not found: $(options_of create)"
-[ "$(options_of top | tr '\n' ' ')" = '-d -n ' ] || fail "the options of top are not found: $(options_of top)"
+[ "$(options_of top | LC_ALL=C sort | tr '\n' ' ')" = '--help -d -n ' ] || fail "the options of top are not found: $(options_of top)"
 status 0 "$belfry" create a-vgpu
 status 0 "$belfry" create other
 skipped=''
@@ -137,5 +164,6 @@ for shell in bash zsh fish; do
 		skipped="$skipped $shell"
 	fi
 done
+check_bash_positions
 [ -z "$skipped" ] || echo "not installed, and not tried:$skipped"
 exit "$failed"

@@ -1,32 +1,24 @@
 #!/bin/bash
-# A day in the life of a node: Belfry is installed, configured and started; two users share a GPU under quotas; the
-# configuration is reloaded, once with a bad file; Belfry is installed again and belfryd restarted under running programs;
-# and the accounts are read in the evening.
+# A node from installation to accounting: Belfry is installed, configured and started. Two users share a GPU under quotas. The
+# configuration is reloaded, once with an invalid file. Belfry is installed again, and belfryd restarted under running
+# programs. The accounts are read.
 # Functions are called by name:
 # shellcheck disable=SC1091,SC2015,SC2154,SC2317
 set -u
 . "$(dirname "$0")/common.sh"
-[ "$(id -u)" = 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null ||
-	{ echo 'not root, or no other user can be had: two users were not tried'; exit 77; }
-command -v meson >/dev/null || { echo 'no meson'; exit 77; }
+knows_others || skip 'not root, or no other user'
+command -v meson >/dev/null || skip 'no meson'
 . "$(dirname "$0")/install.sh"
 unset BELFRY_SOFT_SERVER BELFRY_GPU
-export BELFRY_SOFT="mem=512M,linger=1,name=day$$" BELFRY_SOCKET="$work/d/belfryd.sock"
+export BELFRY_SOFT="mem=512M,linger=1,name=day$$"
+use_daemon
 root=$work/root
 sums=$work/sums
-chmod 755 "$work"
-mkdir -m 755 "$work/d"
 mkdir -m 777 "$work/theirs"
 cp "$BELFRY_BUILD_DIR/tests/e2e/sums" "$sums"
 chmod 755 "$sums"
 other_name=$(user_name 65534)
 
-start_daemon() {
-	"$belfryd" --socket "$BELFRY_SOCKET" --gpu soft --config "$work/conf" >>"$work/log" 2>&1 &
-	daemon=$!
-	until_so answers || { cat "$work/log"; exit 1; }
-}
-answers() { [ "$(router_pid)" = "$daemon" ] && [ -n "$(server_pids)" ]; }
 other() {
 	local wanted=$1
 	shift
@@ -120,9 +112,7 @@ an_upgrade_under_running_programs() {
 	local server
 	server=$(server_pid mine)
 	with_install_log install_into "$root" || fail "install over what runs"
-	kill -TERM "$daemon"
-	until_so is_gone "$daemon"
-	wait "$daemon" 2>/dev/null
+	end_daemon
 	is_gone "$server" && fail "the GPU server has ended with belfryd"
 	start_daemon
 	[ "$(server_pid mine)" = "$server" ] || fail "the GPU server is another one"
@@ -154,7 +144,7 @@ lines = {line.get("name"): line for line in map(json.loads, open(sys.argv[1]))}
 for name, owner, promised in (("mine", 0, 128 << 20), ("theirs", 65534, 64 << 20)):
     line = lines[name]
     assert line["owner"] == owner and line["runs"] == 1 and line["gpu"] == "soft:0", line
-    assert line["gpu_seconds"] > 0 and line["memory_promised_bytes"] == promised, line
+    assert line["gpu_seconds"] > 0 and line["memory_reserved_bytes"] == promised, line
     assert line["from"] <= line["to"], line
 END
 	status 0 "$belfry" ls
@@ -162,9 +152,7 @@ END
 }
 
 night() {
-	kill -TERM "$daemon"
-	until_so is_gone "$daemon"
-	wait "$daemon" 2>/dev/null
+	end_daemon
 	! grep -i 'assert\|sanitizer\|error' "$work/log" || fail "belfryd's log"
 }
 

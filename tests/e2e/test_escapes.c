@@ -321,7 +321,7 @@ static void program_uses_io_uring(struct actor *a)
 	actor_new_device(a);
 	result = uring_command(a->control);
 	if (result == -ENOSYS)
-		stage_skip("no io_uring here");
+		check_skip("no io_uring here");
 	CHECK(result < 0);
 }
 
@@ -357,7 +357,7 @@ static void program_calls_as_32bit(struct actor *a)
 		_exit(call_32bit(54, a->control, _IOC(3u, 'F', RM_ESC_ALLOC, 48), 0) == -ENOSYS ? 0 : 1);
 	CHECK(waitpid(prober, &status, 0) == prober);
 	if (WIFSIGNALED(status)) {
-		stage_skip("this kernel has no 32-bit calls");
+		check_skip("this kernel has no 32-bit calls");
 		return;
 	}
 	CHECK_EQUAL(status, 0);
@@ -545,7 +545,7 @@ static void memory_of_a_hidden_file_is_still_counted(void)
 	stage_end_well(&s);
 }
 
-/* The doorbell page is memory that the program can do as it likes with, and we watch. */
+/* The doorbell page is plain memory of the program. The poller reads it. */
 static void program_plays_with_its_doorbell(struct actor *a)
 {
 	volatile uint32_t *second;
@@ -737,5 +737,5 @@ int main(void)
 	/* The next one gives up a right, so these two are the last. */
 	STAGE_TEST(program_that_hides_its_files_has_no_gpu);
 	STAGE_TEST(program_that_hides_its_files_is_stopped_like_any_other);
-	return stage_status();
+	return check_status();
 }

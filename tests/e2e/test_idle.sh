@@ -1,5 +1,5 @@
 #!/bin/bash
-# A vGPU on which nothing runs any more is reported to use nothing; and a program that is idle wakes its GPU server.
+# A vGPU without programs is reported to use nothing. An idle program wakes its GPU server by a breakpoint.
 # Functions are called by name:
 # shellcheck disable=SC1091,SC2154,SC2317
 set -u

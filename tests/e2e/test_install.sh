@@ -2,10 +2,10 @@
 # make install and make uninstall: what is installed works from where it is, the links of the installed documents lead
 # somewhere, and nothing is left afterwards.
 # Functions are called by name:
-# shellcheck disable=SC1091,SC2015,SC2154,SC2317
+# shellcheck disable=SC1091,SC2015,SC2016,SC2154,SC2317
 set -u
 . "$(dirname "$0")/common.sh"
-command -v meson >/dev/null || { echo 'no meson'; exit 77; }
+command -v meson >/dev/null || skip 'no meson'
 . "$(dirname "$0")/install.sh"
 root=$work/root
 unset BELFRY_SOFT_SERVER
@@ -21,11 +21,15 @@ the_parts_are_there_and_work() {
 	for file in bin/belfry bin/belfryd libexec/belfry/belfry-soft libexec/belfry/belfry-metrics share/doc/belfry/README.md \
 		share/man/man1/belfry.1 share/man/man8/belfryd.8 share/bash-completion/completions/belfry \
 		share/zsh/site-functions/_belfry share/fish/vendor_completions.d/belfry.fish \
-		lib/systemd/system/belfryd.service; do
+		lib/systemd/system/belfryd.service lib/systemd/system/run-belfry.mps.mount lib/belfry/soft/libcuda.so.1 lib/belfry/coro/libcuda.so.1; do
 		[ -e "$root$prefix/$file" ] || fail "$file is not installed"
 	done
 	status 0 "$root$prefix/bin/belfry" run --mem 16M -- "$BELFRY_BUILD_DIR/tests/e2e/hog" 4
 	grep -q 'got 4 ' "$work/out" || fail "a program with what is installed: $(cat "$work/out" "$work/err")"
+	status 0 "$root$prefix/bin/belfry" run --domain pool --sm 50 -- sh -c 'test -f "${LD_LIBRARY_PATH%%:*}/libcuda.so.1" &&
+		test -f "$BELFRY_LIBCUDA" && echo "$LD_LIBRARY_PATH"'
+	grep -q '^[^:]*/lib/belfry/coro:' "$work/out" || fail "the library for leases: $(cat "$work/out" "$work/err")"
+	status 0 "$root$prefix/bin/belfry" verify --direct --runs 1 -- "$BELFRY_BUILD_DIR/tests/e2e/verified" many 2
 }
 
 links_lead_somewhere() {

@@ -5,17 +5,9 @@
 # shellcheck disable=SC1091,SC2154,SC2317
 set -u
 . "$(dirname "$0")/common.sh"
-: "${BELFRYD:?}"
-export BELFRY_SOFT="mem=512M,linger=1,name=library$$" BELFRY_SOCKET="$work/belfryd.sock"
+export BELFRY_SOFT="mem=512M,linger=1,name=library$$"
+use_daemon
 client="$BELFRY_BUILD_DIR/tests/e2e/library_client"
-printf '[server]\n' >"$work/conf"
-
-start_daemon() {
-	"$BELFRYD" --socket "$BELFRY_SOCKET" --gpu soft --config "$work/conf" >>"$work/log" 2>&1 &
-	daemon=$!
-	until_so answers || { cat "$work/log"; exit 1; }
-}
-answers() { [ "$(router_pid)" = "$daemon" ] && [ -n "$(server_pids)" ]; }
 
 has_run() { [ -n "$(figure "$1" runs.0)" ]; }
 

@@ -5,23 +5,16 @@
 # shellcheck disable=SC1091,SC2154,SC2317
 set -u
 . "$(dirname "$0")/common.sh"
-: "${BELFRYD:?}" "${BELFRY_SOURCE_DIR:?}"
+: "${BELFRY_SOURCE_DIR:?}"
 cc=${CC:-cc}
 if nm -D "$BELFRY_BUILD_DIR/src/client/libbelfry.so" | grep -qE ' (__[at]san_init|__ubsan_)'; then
-	echo 'programs that are built without sanitizers cannot load this libbelfry.so'
-	exit 77
+	skip 'programs that are built without sanitizers cannot load this libbelfry.so'
 fi
 for tool in meson pkg-config "$cc" nm readelf; do
-	command -v "$tool" >/dev/null || { echo "$tool is not installed"; exit 77; }
+	command -v "$tool" >/dev/null || skip "$tool is not installed"
 done
-export BELFRY_SOFT="mem=512M,linger=1,name=installed$$" BELFRY_SOCKET="$work/belfryd.sock"
-printf '[server]\n' >"$work/conf"
-
-start_daemon() {
-	"$BELFRYD" --socket "$BELFRY_SOCKET" --gpu soft --config "$work/conf" >>"$work/log" 2>&1 &
-	until_so answers || { cat "$work/log"; exit 1; }
-}
-answers() { [ -n "$(server_pids)" ]; }
+export BELFRY_SOFT="mem=512M,linger=1,name=installed$$"
+use_daemon
 
 meson install -C "$BELFRY_BUILD_DIR" --no-rebuild --quiet --tags devel,runtime --destdir "$work/dest" \
 	>"$work/out" 2>&1 || fail "meson install: $(cat "$work/out")"

@@ -1,38 +1,32 @@
 #!/bin/bash
-# Many vGPUs, many processes and many deaths on the software GPU: nothing is left of any of them, and a neighbour's
-# result stays right.
+# Many vGPUs, many processes and many kills on the software GPU: nothing is left of any of them, and the result of a
+# neighbour stays right.
 # Functions are called by name:
 # shellcheck disable=SC1091,SC2015,SC2016,SC2154,SC2317
 set -u
 . "$(dirname "$0")/common.sh"
-: "${BELFRYD:?}"
-export BELFRY_SOFT="mem=1G,linger=2,name=many$$" BELFRY_SOCKET="$work/belfryd.sock"
-load="$BELFRY_BUILD_DIR/bench/load"
+export BELFRY_SOFT="mem=1G,linger=2,name=many$$"
 saxpy="$BELFRY_BUILD_DIR/tests/gpu/gpu_saxpy"
+many_vgpus="$BELFRY_BUILD_DIR/tests/e2e/many_vgpus"
 idle=200 processes=50 kills=60
-# With a sanitizer everything is many times slower.
-grep -qE '__(asan|tsan)_init' "$belfry" && processes=10 kills=15
+! is_sanitized || processes=10 kills=15
 RANDOM=$$
 files_most=$(ulimit -Hn)
 if [ "$files_most" != unlimited ] && [ "$files_most" -lt 4096 ]; then
-	echo "skipped: a process may open $files_most files here (ulimit -Hn), and the software GPU of many needs 4096"
-	exit 77
+	skip "a process may open $files_most files here (ulimit -Hn), and the software GPU of many needs 4096"
 fi
 
-: >"$work/conf"
-"$BELFRYD" --socket "$BELFRY_SOCKET" --gpu soft --config "$work/conf" >"$work/log" 2>&1 &
-daemon=$!
-answers() { [ "$(router_pid)" = "$daemon" ] && [ -n "$(server_pids)" ]; }
-until_so answers || { cat "$work/log"; exit 1; }
+use_daemon
+start_daemon
 server=$(server_pids)
 
-# How many descriptors and threads belfryd and its GPU server have, and what the software GPU knows of.
+# The descriptors and threads of belfryd and its GPU server, and the clients, channels and memory of the software GPU.
 files() { find "/proc/$1/fd" -mindepth 1 2>/dev/null | wc -l; }
 threads() { find "/proc/$1/task" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l; }
 counts() {
 	echo "$(files "$daemon") $(files "$server") $(threads "$server") $(soft_figure clients) $(soft_figure channels) $(soft_figure used)"
 }
-# Until all is as it was: the last to go are those who were killed.
+# Killed processes are cleaned up after a while.
 as_before() { now=$(counts) && [ "$now" = "$before" ]; }
 check_counts() {
 	until_so as_before || fail "$1: before and after: '$before', '$now' (descriptors, descriptors and threads of the GPU server, clients, channels, memory)"
@@ -40,18 +34,16 @@ check_counts() {
 vgpus() { timeout 20 "$belfry" ls | awk 'NR > 1' | wc -l; }
 vgpus_are() { [ "$(vgpus)" = "$1" ]; }
 
-# The first program makes what stays: the software GPU's own, and that of a GPU server.
+# The first program creates what stays: objects of the software GPU and of the GPU server.
 status 0 "$belfry" run -- "$saxpy"
 until_so soft_is channels 0
 until_so vgpus_are 0
-# Its vGPU's thread and descriptors go a moment after it.
+# The thread and the descriptors of its vGPU are released a moment later.
 settled() { before=$(counts) && sleep 0.3 && as_before; }
 until_so settled
 
 # Idle vGPUs.
-for number in $(seq $idle); do
-	timeout 20 "$belfry" create "idle-$number" --mem 4M --time 0.1 || fail "idle-$number could not be made"
-done
+status 0 "$many_vgpus" create idle- $idle mem 4M time 0.1
 [ "$(vgpus)" = $idle ] || fail "$(vgpus) of $idle vGPUs are listed"
 status 0 "$belfry" ls --json
 python3 -c 'import json, sys; sys.exit(len(json.load(open(sys.argv[1]))["vgpus"]) != int(sys.argv[2]))' "$work/out" $idle ||
@@ -59,17 +51,15 @@ python3 -c 'import json, sys; sys.exit(len(json.load(open(sys.argv[1]))["vgpus"]
 [ "$(figure "" gpus.0.mem.reserved)" = $((idle << 22)) ] || fail "$(figure "" gpus.0.mem.reserved) bytes are set aside"
 status 1 "$belfry" create more --time 80.1
 status 0 "$belfry" run idle-$idle -- "$load" --per-us 1 --launches 5
-for number in $(seq $idle); do
-	timeout 20 "$belfry" rm "idle-$number" || fail "idle-$number could not be removed"
-done
+status 0 "$many_vgpus" remove idle- $idle
 [ "$(vgpus)" = 0 ] || fail "$(vgpus) vGPUs are left"
 check_counts "$idle idle vGPUs"
 
-# Processes, each of them a run of its own, on one vGPU, at once.
+# Many runs on one vGPU at the same time.
 status 0 "$belfry" create crowd --mem 512M
 pids=()
 for number in $(seq $processes); do
-	timeout 100 "$belfry" run crowd -- "$saxpy" >"$work/crowd.$number" 2>&1 &
+	timeout 600 "$belfry" run crowd -- "$saxpy" >"$work/crowd.$number" 2>&1 &
 	pids+=($!)
 done
 for number in "${!pids[@]}"; do
@@ -79,8 +69,8 @@ until_so is_figure crowd mem.used 0
 status 0 "$belfry" rm crowd
 check_counts "$processes processes on one vGPU"
 
-# Deaths at random moments, beside a program whose result is checked.
-timeout 150 "$belfry" run --name steady --time 50 -- "$load" --per-us 1 --kernel-us 1000 --secs 120 --ready "$work/ready" \
+# Processes are killed at random moments, beside a program whose result is checked.
+timeout 1000 "$belfry" run --name steady --time 50 -- "$load" --per-us 1 --kernel-us 1000 --secs 900 --ready "$work/ready" \
 	--until "$work/enough" --json >"$work/steady" 2>"$work/steady.err" &
 steady=$!
 until_so test -e "$work/ready"
@@ -94,7 +84,7 @@ family() {
 left=()
 for number in $(seq $kills); do
 	case $((number % 4)) in
-	3) # one who asks, not one who runs
+	3) # a command that asks, instead of a run
 		timeout 20 "$belfry" stats --json >/dev/null 2>&1 &
 		runner=$!
 		victim=$runner
@@ -111,7 +101,7 @@ for number in $(seq $kills); do
 	1) victim=$(child_of $runner) ;;
 	2) victim=$(child_of "$(child_of $runner)") ;;
 	esac
-	# Too early for it to be there, or too late: then it is belfry.
+	# The process does not exist yet, or any more: belfry is killed instead.
 	[[ $victim =~ ^[0-9]+ ]] || victim=$runner
 	kill -9 "${BASH_REMATCH[0]:-$victim}" 2>/dev/null
 	left+=("${tree[@]}")

@@ -5,9 +5,8 @@
 # shellcheck disable=SC1091,SC2154,SC2317
 set -u
 . "$(dirname "$0")/common.sh"
-: "${BELFRYD:?}"
-export BELFRY_SOFT="mem=64M,linger=1,name=metrics$$" BELFRY_SOCKET="$work/d/belfryd.sock"
-mkdir -m 755 "$work/d"
+export BELFRY_SOFT="mem=64M,linger=1,name=metrics$$"
+use_daemon
 starts=5     # ROUTER_STARTS: within a minute
 at_once_s=20 # well within that minute
 

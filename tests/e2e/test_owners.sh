@@ -5,12 +5,9 @@
 # shellcheck disable=SC1091,SC2015,SC2016,SC2154,SC2317
 set -u
 . "$(dirname "$0")/common.sh"
-: "${BELFRYD:?}"
 export BELFRY_SOFT="mem=512M,linger=1,name=owners$$"
-load="$BELFRY_BUILD_DIR/bench/load"
 hand_over="$BELFRY_BUILD_DIR/tests/e2e/hand_over"
 reach_out="$BELFRY_BUILD_DIR/tests/e2e/reach_out"
-chmod 755 "$work"
 
 # inside WANTED COMMAND...: in a run on vGPU mine.
 inside() {
@@ -40,7 +37,7 @@ no_requests_from_inside() {
 	is_not_there more || fail "a program has made a vGPU"
 	is_figure mine time.limit 0.5 || fail "a program has changed its limit"
 
-	# Whoever asks: a child that ran away, and one that left its connection to its parent and ended.
+	# Also from a child in another session, and on the connection of a child that has ended.
 	rm -f "$work/ran" "$work/ran.status"
 	inside 1 sh -c 'setsid sh -c "\"\$0\" set mine --time 0:100 2>\"\$1\"; echo \$? >\"\$1.status\"" "$0" "$1" &
 		while ! test -s "$1.status"; do sleep 0.05; done; cat "$1" >&2; exit "$(cat "$1.status")"' "$belfry" "$work/ran"
@@ -50,6 +47,11 @@ no_requests_from_inside() {
 	inside 1 "$hand_over" ended mine 0:100
 	says 'cannot tell' "the connection of a child that has ended"
 	is_figure mine time.limit 0.5 || fail "a program has changed its limit"
+
+	# A change on a connection that belfryd has passed on.
+	status 0 "$BELFRY_BUILD_DIR/tests/e2e/later_request" mine
+	status 0 "$BELFRY_BUILD_DIR/tests/e2e/later_request" more
+	is_not_there more || fail "a later request has made a vGPU"
 	status 0 "$hand_over" alive mine 20:60
 	status 1 "$hand_over" ended mine 20:70
 	says 'cannot tell' "the same outside"
@@ -69,7 +71,7 @@ for path in paths:
 	status 0 "$belfry" rm mine
 }
 
-# A process with a filter below no keeper may be left over from a run whose front and keeper were killed.
+# A process with a filter and without a keeper may be left of a run whose belfry and keeper were killed.
 not_from_what_is_left() {
 	status 0 "$belfry" create mine --time 20:50
 	rm -f "$work/go" "$work/left.status"
@@ -80,10 +82,11 @@ not_from_what_is_left() {
 	runner=$!
 	until_so test -s "$work/left.pid"
 	keeper=$(child_of $runner)
-	# Neither may notice that the other has died.
+	# Both are stopped first, so that neither notices that the other has died.
 	kill -STOP "$runner" "$keeper"
 	kill -9 "$runner" "$keeper"
 	wait $runner 2>/dev/null
+	until_so is_gone "$keeper" # a killed process takes time to exit; until then it is still an ancestor
 	: >"$work/go"
 	until_so test -s "$work/left.status"
 	has_line 'cannot be told from one' "$work/left" || fail "what is left of a run: $(cat "$work/left")"
@@ -141,15 +144,8 @@ no_requests_from_inside
 not_from_what_is_left
 no_signals_from_inside
 
-# A run of the private belfryd, and a belfryd for everybody.
-export BELFRY_SOCKET="$work/d/belfryd.sock"
-mkdir -m 755 "$work/d"
-start_daemon() {
-	"$BELFRYD" --socket "$BELFRY_SOCKET" --gpu soft --config "$work/conf" >>"$work/log" 2>&1 &
-	daemon=$!
-	until_so answers || { cat "$work/log"; exit 1; }
-}
-answers() { [ "$(router_pid)" = "$daemon" ] && [ -n "$(server_pids)" ]; }
+# A run of the private belfryd, and a belfryd for every user.
+use_daemon
 printf '%s\n' '[server]' 'access = everyone' >"$work/conf"
 start_daemon
 echo '== a belfryd for everybody'
@@ -161,7 +157,6 @@ says 'inside a run' "a run of another belfryd"
 status 0 "$belfry" rm other
 
 # Domains.
-knows_others() { [ "$(id -u)" = 0 ] && setpriv --reuid=65534 --regid=65534 --clear-groups true 2>/dev/null; }
 if knows_others; then
 	mkdir "$work/bin"
 	cp "$belfry" "$work/bin"
@@ -199,8 +194,8 @@ else
 	echo 'no root who may be another user: the domain of another user was not tried'
 fi
 
-# The same name in sections of two owners is two domains, as the shares show; of a public one it is one.
-if grep -qE '__(asan|tsan)_init' "$belfry"; then
+# The same name in sections of two owners is two domains, as the shares show. A public domain is one.
+if is_sanitized; then
 	echo 'with a sanitizer shares of the software GPU mean nothing: not tried'
 else
 	sections() { printf '%s\n' '[server]' 'access = everyone' "$@" '[vgpu a]' 'domain = pool' 'time = 80' \
@@ -239,8 +234,7 @@ else
 fi
 
 server=$(server_pids)
-kill -TERM "$daemon"
-until_so is_gone "$daemon"
+end_daemon
 until_so is_gone "$server"
 unset BELFRY_SOCKET
 exit "$failed"

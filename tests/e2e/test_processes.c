@@ -105,7 +105,7 @@ static void thread_with_its_own_files_is_served(void)
 	struct stage s;
 
 	if (fd < 0) {
-		stage_skip("this kernel has no descriptors for threads (6.9)");
+		check_skip("this kernel has no descriptors for threads (6.9)");
 		return;
 	}
 	close(fd);
@@ -501,5 +501,5 @@ int main(int argc, char **argv)
 	STAGE_TEST(passed_files_carry_their_client);
 	STAGE_TEST(exit_without_freeing_leaves_nothing);
 	STAGE_TEST(killed_at_random_it_leaves_nothing);
-	return stage_status();
+	return check_status();
 }

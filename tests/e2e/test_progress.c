@@ -227,7 +227,7 @@ static void killed_program_has_nothing_to_do(void)
 	CHECK_EQUAL(stage_end(&s) & 0x7f, SIGKILL);
 }
 
-/* A child holds the control file, so the channels live on without anybody who could ring them. */
+/* A child holds the control file, so the channels live on, and no process can ring them. */
 static void program_leaves_its_channels(struct actor *a)
 {
 	char heard;
@@ -341,5 +341,5 @@ int main(void)
 	STAGE_TEST(driver_that_refuses_is_not_asked_again);
 	STAGE_TEST(odd_answer_is_asked_for_again);
 	STAGE_TEST(software_gpu_keeps_no_record_of_turns);
-	return 0;
+	return check_status();
 }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Memory that is promised to a vGPU is there for it, whatever vGPUs without a limit take; and they are told so.
+# vGPUs without a limit cannot take memory that is promised to another vGPU. They are told a smaller total.
 # Functions are called by name:
 # shellcheck disable=SC1091,SC2154,SC2317
 set -u
@@ -73,11 +73,11 @@ a_promise_of_memory_in_use_is_refused_with_the_arithmetic() {
 	status 0 "$belfry" create free2
 	take free2 300
 	status 1 "$belfry" create late --mem 256M
-	says 'memory 256 MiB cannot be set aside: of the card' "a promise of memory in use"
+	says 'memory 256 MiB cannot be reserved: of the GPU' "a promise of memory in use"
 	says 'in use on vGPUs without a limit' "a promise of memory in use"
 	status 0 "$belfry" create late --mem 128M
 	status 1 "$belfry" set late --mem 256M
-	says 'cannot be set aside' "a promise that grows over memory in use"
+	says 'cannot be reserved' "a promise that grows over memory in use"
 	status 1 "$belfry" set free2 --mem 200M
 	says 'in use' "a limit below what is in use"
 	status 0 "$belfry" set free2 --mem 350M

@@ -345,5 +345,5 @@ int main(void)
 	STAGE_TEST(racing_the_old_heap_makes_nothing);
 	STAGE_TEST(racing_the_client_makes_nothing_uncounted);
 	STAGE_TEST(driver_calls_on_other_files_do_not_go_on);
-	return 0;
+	return check_status();
 }

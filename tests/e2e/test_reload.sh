@@ -1,56 +1,31 @@
 #!/bin/bash
-# belfry reload and belfryd --check: what frees comes before what takes, what cannot be kept is refused and then changes
-# nothing. And: what is acknowledged is saved. What is refused and tried again is in test_pending.sh.
+# belfry reload and belfryd --check: changes that free come before changes that take. A configuration that cannot be kept is
+# refused and changes nothing. A change that was acknowledged is saved. test_pending.sh has changes that are tried again.
 # Functions are called by name:
 # shellcheck disable=SC1091,SC2015,SC2154,SC2317
 set -u
 . "$(dirname "$0")/common.sh"
-: "${BELFRYD:?}"
-export BELFRY_SOFT="mem=512M,linger=1,name=reload$$" BELFRY_SOCKET="$work/d/belfryd.sock"
-chmod 755 "$work"
-mkdir -m 755 "$work/d"
-
-start_daemon() {
-	"$BELFRYD" --socket "$BELFRY_SOCKET" --gpu soft --config "$work/conf" >>"$work/log" 2>&1 &
-	daemon=$!
-	until_so answers || { cat "$work/log"; exit 1; }
-}
-answers() { [ "$(router_pid)" = "$daemon" ] && [ -n "$(server_pids)" ]; }
-# configure NAME KEY=VALUE...: vGPUs; a name begins a section.
-configure() {
-	local word
-	echo '[server]' >"$work/conf"
-	for word; do
-		case "$word" in
-		*=*) echo "${word%%=*} = ${word#*=}" ;;
-		*) echo "[vgpu $word]" ;;
-		esac
-	done >>"$work/conf"
-}
-# is NAME REQUEST MEM
-is() {
-	[ "$(figure "$1" time.request)" = "$2" ] && [ "$(figure "$1" mem.limit)" = "$(($3 << 20))" ] ||
-		fail "$1: request $(figure "$1" time.request), memory $(figure "$1" mem.limit), not $2 and $3 MiB"
-}
+export BELFRY_SOFT="mem=512M,linger=1,name=reload$$"
+use_daemon
 
 time_and_memory_change_hands_in_one_reload() {
-	configure a time=10 mem=100M b time=80 mem=400M
+	configure_vgpus a time=10 mem=100M b time=80 mem=400M
 	start_daemon
 	until_so is_there b
-	configure a time=30 mem=400M b time=50 mem=100M
+	configure_vgpus a time=30 mem=400M b time=50 mem=100M
 	status 0 "$belfry" reload
-	is a 0.3 400
-	is b 0.5 100
+	vgpu_is a 0.3 400
+	vgpu_is b 0.5 100
 	# Each of them gives one and takes the other.
-	configure a time=70 mem=100M b time=30 mem=400M
+	configure_vgpus a time=70 mem=100M b time=30 mem=400M
 	status 0 "$belfry" reload
-	is a 0.7 100
-	is b 0.3 400
+	vgpu_is a 0.7 100
+	vgpu_is b 0.3 400
 	# One that goes makes room for one that comes, whatever the order in the file.
-	configure c time=70 mem=50M b time=30 mem=400M
+	configure_vgpus c time=70 mem=50M b time=30 mem=400M
 	status 0 "$belfry" reload
 	is_not_there a || fail "a is still there"
-	is c 0.7 50
+	vgpu_is c 0.7 50
 }
 
 what_cannot_be_kept_is_refused_and_changes_nothing() {
@@ -58,7 +33,7 @@ what_cannot_be_kept_is_refused_and_changes_nothing() {
 	before=$(timeout 20 "$belfry" ls | awk '{ print $1, $2, $3, $4 }')
 	for words in 'c time=90 d time=30' 'c mem=8G' 'c mem=300M d mem=300M'; do
 		# shellcheck disable=SC2086 # words
-		configure $words
+		configure_vgpus $words
 		status 1 "$BELFRYD" --check --gpu soft --config "$work/conf"
 		says "$work/conf:" "$words: --check"
 		status 1 "$belfry" reload
@@ -66,13 +41,95 @@ what_cannot_be_kept_is_refused_and_changes_nothing() {
 		[ "$(timeout 20 "$belfry" ls | awk '{ print $1, $2, $3, $4 }')" = "$before" ] || fail "$words: something has changed"
 	done
 	# What was made by hand counts.
-	configure c time=70 mem=50M b time=20 mem=300M
+	configure_vgpus c time=70 mem=50M b time=20 mem=300M
 	status 0 "$belfry" reload
 	status 0 "$belfry" create hand --time 10 --mem 100M
-	configure c time=70 mem=50M b time=30 mem=300M
+	configure_vgpus c time=70 mem=50M b time=30 mem=300M
 	status 1 "$belfry" reload
-	says '30 % of the time of GPU soft:0 cannot be promised: 20 % are left by the others' "beside one made by hand"
+	says 'a requested share of 30 % of the time of GPU soft:0 does not fit: 20 % are left by other vGPUs' "beside one made by hand"
 	status 0 "$belfry" rm hand
+}
+
+# Checked by --check and by a reload, and then nothing changes.
+what_does_not_fit_the_machine_is_refused() {
+	cp "$work/conf" "$work/good"
+	while read -r text line; do
+		printf '%b\n' "$line" | sed "s|WORK|$work|" >"$work/conf"
+		status 1 "$BELFRYD" --check --gpu soft --config "$work/conf"
+		says "belfryd: $work/conf:$text" "$line: --check"
+		status 1 "$belfry" reload
+		says "belfry: $work/conf:$text" "$line: reload"
+	done <<'END'
+3: [vgpu a]\nmem = 1M\n[vgpu a]\nmem = 2M
+2: [server]\naccounting = WORK/none/accounting
+2: [server]\naccounting = WORK/good/accounting
+2: [server]\naccounting = WORK
+END
+	cp "$work/good" "$work/conf"
+	if [ "$(id -u)" != 0 ]; then
+		mkdir -m 555 "$work/closed"
+		printf '[server]\naccounting = %s/closed/accounting\n' "$work" >"$work/closed.conf"
+		status 1 "$BELFRYD" --check --gpu soft --config "$work/closed.conf"
+		says "$work/closed.conf:2: accounting" "a directory that is not writable"
+	fi
+	status 0 "$belfry" reload
+}
+
+# Names are looked up by a helper, which is gone afterwards.
+names_of_users_are_looked_up() {
+	local root_name
+	root_name=$(id -un 0)
+	cp "$work/conf" "$work/good"
+	printf '[vgpu named]\nmem = 1M\nowner = %s\n' "$root_name" >>"$work/conf"
+	status 0 "$belfry" reload
+	[ "$(figure named owner)" = 0 ] || fail "the owner is $(figure named owner)"
+	printf '[vgpu unnamed]\nowner = no-such-user\n[user %s]\nvgpus = 9\n' "$root_name" >>"$work/conf"
+	status 1 "$belfry" reload
+	says "owner 'no-such-user': there is no such user" "a name that does not exist"
+	# A signal reads it as well.
+	cp "$work/good" "$work/conf"
+	printf '[vgpu by-signal]\nmem = 1M\nowner = %s\n' "$(id -un)" >>"$work/conf"
+	kill -HUP "$daemon"
+	until_so is_there by-signal
+	cp "$work/good" "$work/conf"
+	status 0 "$belfry" reload
+	until_so no_helpers
+}
+# shellcheck disable=SC2046 # words
+no_helpers() { ! grep -lsz -e --look-up-names $(child_of "$daemon" | sed 's|[0-9][0-9]*|/proc/&/cmdline|g') /dev/null >/dev/null; }
+
+# A GPU that fails is in the answer, and the others are served.
+a_gpu_that_fails_is_told() {
+	local before socket=$BELFRY_SOCKET other
+	export BELFRY_SOCKET="$work/d/other.sock"
+	printf '[server]\ngpus = soft:0\n' >"$work/other.conf"
+	"$BELFRYD" --socket "$BELFRY_SOCKET" --config "$work/other.conf" >>"$work/other.log" 2>&1 &
+	other=$!
+	until_so has_servers 1
+	printf '[server]\ngpus = soft:0 soft:1\n' >"$work/other.conf"
+	status 1 "$belfry" reload
+	says '1 of its GPUs is not served: GPU soft:1: ' "a GPU that is not there"
+	before=$(server_pids)
+	printf '[server]\ngpus = soft:0\n' >"$work/other.conf"
+	status 0 "$belfry" reload
+	[ "$(server_pids)" = "$before" ] || fail "the GPU that is served has another server"
+	kill -TERM "$other"
+	until_so is_gone "$other"
+	export BELFRY_SOCKET=$socket
+}
+has_servers() { [ "$(server_pids | wc -l)" = "$1" ]; }
+
+# What rm removes and the configuration has comes back, and that is said.
+a_vgpu_of_the_configuration_comes_back() {
+	configure c time=70 mem=50M b time=20 mem=300M
+	status 0 "$belfry" reload
+	status 0 "$belfry" create hand
+	status 0 "$belfry" rm hand b
+	[ "$(wc -l <"$work/err")" = 1 ] || fail "rm says more than one thing: $(cat "$work/err")"
+	says "belfry: b: removed, but section [vgpu b] at $work/conf:5 creates it again at the next reload; remove the section" "rm"
+	is_not_there b || fail "b is still there"
+	status 0 "$belfry" reload
+	is b 0.2 300
 }
 
 what_is_acknowledged_survives_a_kill() {
@@ -108,10 +165,11 @@ what_cannot_be_saved_is_no_success() {
 
 time_and_memory_change_hands_in_one_reload
 what_cannot_be_kept_is_refused_and_changes_nothing
+what_does_not_fit_the_machine_is_refused
+names_of_users_are_looked_up
+a_gpu_that_fails_is_told
+a_vgpu_of_the_configuration_comes_back
 what_is_acknowledged_survives_a_kill
 what_cannot_be_saved_is_no_success
-kill -TERM "$daemon"
-until_so is_gone "$daemon"
-wait "$daemon" 2>/dev/null
-grep -i 'assert\|sanitizer' "$work/log" && fail "belfryd's log"
+end_daemon
 exit "$failed"

@@ -52,7 +52,7 @@ static bool is_known_class(uint32_t class_id)
 	return true;
 }
 
-/* The recorded client's handle is the one we were given this time. */
+/* The handle of the recorded client is replaced by that of the client of this run. */
 static uint32_t ours(const struct replay *r, uint32_t handle)
 {
 	return handle == r->recorded ? r->actor->client : handle;
@@ -402,5 +402,5 @@ static void recorded_program_runs_under_the_warden(void)
 int main(void)
 {
 	STAGE_TEST(recorded_program_runs_under_the_warden);
-	return 0;
+	return check_status();
 }

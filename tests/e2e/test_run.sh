@@ -43,6 +43,18 @@ status 0 "$inherit" "$folder" "$belfry" run -- sh -c '
 status 0 env BELFRY_STEWARD=1 "$belfry" run -- "$BELFRY_BUILD_DIR/tests/gpu/gpu_saxpy" --times 2
 status 0 env BELFRY_STEWARD=1 "$belfry" run -- "$BELFRY_BUILD_DIR/tests/gpu/gpu_multi" --procs 3 --log2 16
 
+# A program joins the shared domain of CUDA_MPS_PIPE_DIRECTORY if the folder has a `control`: without a vGPU always, on a
+# vGPU only if the vGPU is in that domain.
+mkdir "$work/mps"
+mps=(env CUDA_MPS_PIPE_DIRECTORY="$work/mps")
+status 0 "${mps[@]}" "$belfry" run -- "$BELFRY_BUILD_DIR/tests/gpu/gpu_saxpy" --times 2
+touch "$work/mps/control"
+status 0 "${mps[@]}" "$belfry" soft run -- "$BELFRY_BUILD_DIR/tests/gpu/gpu_saxpy" --times 2
+status 1 "${mps[@]}" "$belfry" run -- "$BELFRY_BUILD_DIR/tests/gpu/gpu_saxpy" --times 2
+says 805 "a shared domain of others"
+grep -qF 'is not permitted to join the shared domain' "$BELFRY_RUNTIME_DIR/belfryd.log" ||
+	fail "the log does not say that the domain was refused"
+
 # What /proc says of other processes than the program's would be no supervision.
 if [ "$(id -u)" = 0 ] && unshare -pf true 2>/dev/null; then
 	status 1 unshare -pf env BELFRY_RUNTIME_DIR="$work/apart" "$belfry" run -- true
@@ -105,6 +117,11 @@ until_so is_not_there one
 # One that was created stays when its programs have ended, and is used by its name.
 status 0 "$belfry" create stays --mem 32M
 status 0 "$belfry" run stays -- true
+# Times are in seconds for people, and whole nanoseconds where the key says so.
+status 0 "$belfry" stats stays
+! grep -q '_ns' "$work/out" && grep -q '^  uptime  *[0-9]*\.[0-9]* s$' "$work/out" &&
+	grep -q '^  time .* gpu [0-9]*\.[0-9]* s, held [0-9.]* s,' "$work/out" || fail "stats: $(cat "$work/out")"
+[[ $(figure stays time.gpu_ns) =~ ^[0-9]+$ ]] || fail "stats --json: gpu_ns is $(figure stays time.gpu_ns)"
 status 1 "$belfry" create stays
 says 'is there already' "two of one name"
 timeout 60 "$belfry" run stays -- sleep 60 2>"$work/told" &
@@ -115,7 +132,7 @@ wait $runner
 [ $? = 1 ] && has_line 'removed' "$work/told" || fail "a program whose vGPU was removed: $(cat "$work/told")"
 until_so is_not_there stays
 
-# Whichever dies, the program ends with all it has started, and who still can says why.
+# When belfry, the keeper or belfryd dies, the program and its descendants end, and a survivor reports why.
 for victim in belfry keeper program server router; do
 	for round in 1 2 3; do
 		rm -f "$work/pids" "$work/pids.program"
@@ -171,7 +188,7 @@ until_so test ! -e "$work/run/soft-run$$/socket"
 # A program that ends takes along what it has left running.
 "$belfry" run -- sh -c "sleep 300 & echo \$! >$work/left"
 until_so is_gone "$(cat "$work/left")"
-# With no time to linger one belfryd after the other is met as it ends; nobody notices.
+# Without a linger time, a run can meet a belfryd that is ending. The run must succeed.
 export BELFRY_LINGER=0
 for round in $(seq 40); do
 	status 0 "$belfry" run -- true

@@ -290,5 +290,5 @@ static void random_calls_break_nothing(void)
 int main(void)
 {
 	STAGE_TEST(random_calls_break_nothing);
-	return 0;
+	return check_status();
 }

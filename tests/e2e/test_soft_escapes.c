@@ -1,5 +1,5 @@
 /* Ways around that exist only on the software GPU, whose driver is a process and whose device files are sockets: a
- * supervised program can send what it likes to them. None of it is taken from anybody but its supervisor. */
+ * supervised program can send what it likes to them. They take it from its supervisor only. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -111,7 +111,7 @@ static void messages_to_the_listening_socket_are_refused(void)
 	run_well(program_sends_to_the_listening_socket);
 }
 
-/* Its parent is gone, and its session is another; its supervisor is the one to whom orphans go. */
+/* Its parent has ended, and it is in another session. Its supervisor is the subreaper of orphans. */
 static void program_sends_as_an_orphan(struct actor *a)
 {
 	int status;
@@ -154,7 +154,7 @@ static void orphans_are_refused_as_well(void)
 	stage_end_well(&s);
 }
 
-/* Root may say in a message that it is somebody else; nobody else may even send that. */
+/* Root may name another user as the sender of a message. The kernel refuses such a message of other users. */
 static int send_as(int file, pid_t pid)
 {
 	struct soft_request request = { .magic = SOFT_MAGIC, .kind = SOFT_REQUEST_STOP };
@@ -328,9 +328,11 @@ static void program_wants_anothers_memory(struct actor *a)
 	actor_say(a, 'a');
 }
 
-static void start_two(struct stage *s, bool has_two_wardens, uint32_t dup_status)
+/* is_lent: of two vGPUs, the second one is the MPS server's. */
+static void start_two_with(struct stage *s, uint64_t mem_bytes, bool has_two_wardens, bool is_lent,
+			   uint32_t dup_status)
 {
-	struct stage_setup setup = { .options = { .mem_bytes = 8 * MIB, .interleave = -1 },
+	struct stage_setup setup = { .options = { .mem_bytes = mem_bytes, .interleave = -1 },
 				     .second = program_has_memory,
 				     .has_two_wardens = has_two_wardens };
 
@@ -339,12 +341,20 @@ static void start_two(struct stage *s, bool has_two_wardens, uint32_t dup_status
 	stage_start_as(s, &setup, program_wants_anothers_memory, dup_status);
 	stage_until(s, 'c');
 	stage_until_second(s, 'h');
+	if (is_lent)
+		warden_set_lender(s->warden, s->second.warden);
 	stage_go_on(s);
 	stage_until(s, 'a');
 }
 
+static void start_two(struct stage *s, bool has_two_wardens, uint32_t dup_status)
+{
+	start_two_with(s, 8 * MIB, has_two_wardens, false, dup_status);
+}
+
 static void end_two(struct stage *s)
 {
+	warden_set_lender(s->warden, NULL);
 	stage_go_on(s);
 	stage_second_goes_on(s);
 	stage_end_well(s);
@@ -374,6 +384,65 @@ static void memory_of_the_same_vgpu_can_be_named_and_is_counted_once(void)
 	CHECK_EQUAL(s.most_bytes, 4 * MIB);
 	for (int i = 0; i < 3; i++)
 		warden_audit(s.warden);
+	end_two(&s);
+}
+
+static void memory_of_the_mps_server_can_be_named_and_is_charged(void)
+{
+	static struct warden_report report;
+	struct stage s;
+
+	start_two_with(&s, 8 * MIB, true, true, RM_OK);
+	warden_report(s.warden, &report);
+	CHECK_EQUAL(report.mem_used_bytes, 4 * MIB);
+	CHECK_EQUAL(report.mem_driver_bytes, 4 * MIB);
+	for (int i = 0; i < 3; i++)
+		warden_audit(s.warden);
+	warden_report(s.second.warden, &report);
+	CHECK_EQUAL(report.mem_used_bytes, 2 * MIB);
+	end_two(&s);
+}
+
+static void memory_of_the_mps_server_has_to_fit(void)
+{
+	static struct warden_report report;
+	struct stage s;
+
+	start_two_with(&s, 3 * MIB, true, true, RM_ERR_NO_MEMORY);
+	warden_report(s.warden, &report);
+	CHECK_EQUAL(report.mem_used_bytes, 2 * MIB);
+	CHECK_EQUAL(report.mem_driver_bytes, 2 * MIB);
+	end_two(&s);
+}
+
+static void program_wants_the_servers_channel(struct actor *a)
+{
+	actor_context(a);
+	actor_say(a, 'c');
+	CHECK_EQUAL(actor_dup(a, STAGE_MEMORY, *other_client, STAGE_CHANNEL), RM_ERR_NOT_SUPPORTED);
+	CHECK_EQUAL(actor_dup(a, STAGE_MEMORY, *other_client, STAGE_BELL), RM_ERR_NOT_SUPPORTED);
+	CHECK_EQUAL(actor_dup(a, STAGE_MEMORY, *other_client, STAGE_MEMORY + 99),
+		    RM_ERR_INVALID_OBJECT_HANDLE);
+	CHECK_EQUAL(actor_dup(a, STAGE_USERD, *other_client, STAGE_USERD), RM_ERR_INSERT_DUPLICATE_NAME);
+	CHECK_EQUAL(actor_dup(a, STAGE_MEMORY, *other_client ^ 0x800000, STAGE_USERD), RM_ERR_INVALID_CLIENT);
+	actor_say(a, 'a');
+}
+
+static void nothing_but_memory_of_the_mps_server_is_to_be_had(void)
+{
+	struct stage_setup setup = { .options = { .mem_bytes = 8 * MIB, .interleave = -1 },
+				     .second = program_has_memory,
+				     .has_two_wardens = true };
+	struct stage s;
+
+	other_client = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(other_client != MAP_FAILED);
+	stage_start_as(&s, &setup, program_wants_the_servers_channel, 0);
+	stage_until(&s, 'c');
+	stage_until_second(&s, 'h');
+	warden_set_lender(s.warden, s.second.warden);
+	stage_go_on(&s);
+	stage_until(&s, 'a');
 	end_two(&s);
 }
 
@@ -551,18 +620,52 @@ static void garbage_on_the_socket_changes_nothing(void)
 	stage_end_well(&s);
 }
 
-static void program_joins_a_domain(struct actor *a)
+static int join(struct actor *a, const char *name, uint32_t size)
 {
-	struct soft_domain_params domain = { .domain = 1 };
+	struct soft_join_params params = { 0 };
 
-	actor_context(a);
-	CHECK_EQUAL(actor_control(a, STAGE_GROUP, SOFT_CTRL_GROUP_SET_DOMAIN, &domain, sizeof(domain)),
-		    RM_ERR_NOT_SUPPORTED);
+	memcpy(params.name, name, strlen(name));
+	return actor_control(a, a->client, SOFT_CTRL_ROOT_JOIN_DOMAIN, &params, size);
 }
 
-static void domain_of_others_cannot_be_joined(void)
+static void program_joins_domains(struct actor *a)
 {
-	run_well(program_joins_a_domain);
+	const uint32_t size = sizeof(struct soft_join_params);
+	char long_name[SOFT_DOMAIN_BYTES + 1] = { 0 };
+
+	actor_new_client(a);
+	CHECK_EQUAL(join(a, "/run/pool", size), RM_ERR_INSUFFICIENT_PERMISSIONS);
+	actor_say(a, 'n');
+	/* Now it may join /run/pool, and nothing else. */
+	memset(long_name, '/', SOFT_DOMAIN_BYTES);
+	CHECK_EQUAL(join(a, "/run/other", size), RM_ERR_INSUFFICIENT_PERMISSIONS);
+	CHECK_EQUAL(join(a, "/run/pool/", size), RM_ERR_INSUFFICIENT_PERMISSIONS);
+	CHECK_EQUAL(join(a, "", size), RM_ERR_INSUFFICIENT_PERMISSIONS);
+	CHECK_EQUAL(join(a, long_name, size), RM_ERR_INSUFFICIENT_PERMISSIONS);
+	CHECK_EQUAL(join(a, "/run/pool", size - 1), RM_ERR_INSUFFICIENT_PERMISSIONS);
+	CHECK_EQUAL(join(a, "/run/pool", size), 0);
+	actor_say(a, 'j');
+	/* Another client: it may not any more. */
+	actor_new_client(a);
+	CHECK_EQUAL(join(a, "/run/pool", size), RM_ERR_INSUFFICIENT_PERMISSIONS);
+}
+
+static void only_the_domain_of_the_vgpu_can_be_joined(void)
+{
+	char long_name[WARDEN_DOMAIN_BYTES + 1] = { 0 };
+	struct bf_error err = { 0 };
+	struct stage s;
+
+	stage_start(&s, 8 * MIB, program_joins_domains, 0);
+	stage_until(&s, 'n');
+	memset(long_name, '/', WARDEN_DOMAIN_BYTES);
+	CHECK_EQUAL(warden_set_domain_folder(s.warden, long_name, &err), -ENAMETOOLONG);
+	CHECK_EQUAL(warden_set_domain_folder(s.warden, "/run/pool", &err), 0);
+	stage_go_on(&s);
+	stage_until(&s, 'j');
+	CHECK_EQUAL(warden_set_domain_folder(s.warden, "", &err), 0);
+	stage_go_on(&s);
+	stage_end_well(&s);
 }
 
 static void program_asks_for_counters(struct actor *a)
@@ -683,13 +786,16 @@ int main(void)
 	STAGE_TEST(program_without_environment_is_still_supervised);
 	STAGE_TEST(memory_of_another_vgpu_is_not_to_be_had);
 	STAGE_TEST(memory_of_the_same_vgpu_can_be_named_and_is_counted_once);
+	STAGE_TEST(memory_of_the_mps_server_can_be_named_and_is_charged);
+	STAGE_TEST(memory_of_the_mps_server_has_to_fit);
+	STAGE_TEST(nothing_but_memory_of_the_mps_server_is_to_be_had);
 	STAGE_TEST(file_given_to_another_vgpu_takes_no_call_there);
 	STAGE_TEST(page_of_the_wardens_cannot_be_named);
 	STAGE_TEST(answers_are_not_taken_for_requests);
 	STAGE_TEST(garbage_on_the_socket_changes_nothing);
-	STAGE_TEST(domain_of_others_cannot_be_joined);
+	STAGE_TEST(only_the_domain_of_the_vgpu_can_be_joined);
 	STAGE_TEST(what_others_do_cannot_be_counted);
 	STAGE_TEST(file_can_be_closed_while_a_call_is_under_way);
 	STAGE_TEST(files_closed_at_random_leave_nothing);
-	return 0;
+	return check_status();
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/own.h"
-#include "soft/cuda/fatbin.h"
+#include "cuda/fatbin.h"
 
 static void check(bool is_so, const char *what)
 {

@@ -23,7 +23,8 @@ static void check_accepted(const struct policy_description *description)
 	check(description->policy.abi == BELFRY_POLICY_ABI, "it is of this ABI");
 	check(strnlen(description->policy.name, BELFRY_NAME_SIZE) < BELFRY_NAME_SIZE, "a name ends");
 	check(description->hooks && description->hooks < 1u << BELFRY_HOOKS, "it has hooks");
-	check(description->map_count <= 16 && description->tunable_count <= 32, "there are limits");
+	check(description->map_count <= 16 && description->tunable_count <= POLICY_TUNABLES_MAX,
+	      "there are limits");
 	for (size_t i = 0; i < description->tunable_count; i++)
 		check(description->tunables[i].name[0] && description->tunables[i].bytes <= 8,
 		      "tunables are numbers");

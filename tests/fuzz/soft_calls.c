@@ -52,7 +52,7 @@ static const uint32_t controls[] = {
 	0x800280,
 	0x20800403,
 	SOFT_CTRL_CHANNEL_SET_SMS,
-	SOFT_CTRL_GROUP_SET_DOMAIN,
+	SOFT_CTRL_ROOT_JOIN_DOMAIN,
 	SOFT_CTRL_GROUP_GET_TIME,
 	SOFT_CTRL_GROUP_GET_DONE,
 	SOFT_CTRL_SPACE_SET_PRINT,
@@ -62,7 +62,7 @@ static const uint32_t controls[] = {
 };
 static const uint16_t sizes[] = {
 	128, 40, 4,  32, 384, 132, 12, 132, 268, 3812, 14408, 536, 1028, 420,
-	3,   8,	 8,  8,	 4,   3,   4,  4,   4,	 8,    32,    4,   56,	 sizeof(struct soft_done_params),
+	3,   8,	 8,  8,	 4,   3,   4,  4,   4,	 8,    32,    256, 56,	 sizeof(struct soft_done_params),
 	24,  32, 40, 16,
 };
 static_assert(sizeof(sizes) / sizeof(sizes[0]) == sizeof(controls) / sizeof(controls[0]),

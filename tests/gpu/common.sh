@@ -19,7 +19,7 @@ first_program() {
 
 find_programs() {
 	local probe
-	# beside us in the portable folder, in the build tree otherwise
+	# beside this script in the portable folder, in the build tree otherwise
 	probe=$(first_program "${GPU_BIN:-/nonexistent}/gpu_saxpy" "$GPU/gpu_saxpy" "$BUILD/tests/gpu/gpu_saxpy") ||
 		{ echo "no test programs: run make, or $GPU/build.sh" >&2; exit 2; }
 	BIN=$(dirname "$probe")
@@ -135,11 +135,45 @@ wait_until() {
 	done
 }
 
-# The processes of Belfry below a process of ours (itself included), by number.
+# family PID: the numbers of this process and all its descendants.
 family() {
 	local pid=$1 child
 	echo "$pid"
 	for child in $(cat "/proc/$pid/task"/*/children 2>/dev/null); do
 		family "$child"
 	done
+}
+
+# is_wanted NAME PATTERN: NAME contains PATTERN, an extended regular expression. !PATTERN: NAME does not contain it. =NAME:
+# exactly this name. An empty PATTERN selects every name.
+is_wanted() {
+	case ${2:-} in
+	=*) [ "$1" = "${2#=}" ] ;;
+	!*) [[ ! $1 =~ ${2#!} ]] ;;
+	*) [[ $1 =~ ${2:-} ]] ;;
+	esac
+}
+
+# seconds_since NS: the time since `date +%s%N` printed NS, in seconds with two decimals.
+seconds_since() {
+	local hundredths=$((($(date +%s%N) - $1) / 10000000))
+	printf '%d.%02d' $((hundredths / 100)) $((hundredths % 100))
+}
+
+# cpu_ns PROCESS…: CPU time of their threads so far, in ns.
+cpu_ns() {
+	local pid
+	for pid; do
+		cat "/proc/$pid/task"/*/schedstat 2>/dev/null
+	done | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
+}
+
+# cpu_percent SECONDS PROCESS…: what they use of one processor in the next seconds.
+cpu_percent() {
+	local secs=$1 first last
+	shift
+	first=$(cpu_ns "$@")
+	sleep "$secs"
+	last=$(cpu_ns "$@")
+	awk -v ns=$((last - first)) -v secs="$secs" 'BEGIN { printf "%.3f\n", ns / secs / 1e7 }'
 }

@@ -53,7 +53,7 @@ static void watch_children(struct run *r)
 	give_up(r, 1);
 }
 
-/* This vGPU as `belfry ls --json` shows it now; NULL when we run natively. */
+/* This vGPU as `belfry ls --json` shows it now; NULL outside a vGPU. */
 static const char *list_vgpu(struct run *r)
 {
 	const char *args[] = { "ls", "--json", NULL };

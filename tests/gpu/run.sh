@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Lists of process numbers are split on purpose, and functions are called by name:
 # shellcheck disable=SC1091,SC2013,SC2015,SC2046,SC2086,SC2317
-# The behaviours of Belfry on a real GPU, one line each. run.sh [--list] [[!]pattern]: those whose name has it in it, or has
-# not.
-# With BELFRY_GPU=soft, on the software GPU.
-# Runs from the source tree after `make`, and from the portable folder. Exit 77 without an NVIDIA device.
+# run.sh [--list] [PATTERN]: the behaviours of Belfry on a real GPU, or those that PATTERN selects (is_wanted in common.sh).
+# Prints one line for each. With BELFRY_GPU=soft it uses the software GPU. Runs from the source tree after `make`, and from
+# the portable folder. The exit status is 77 without an NVIDIA device.
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/common.sh"
 
@@ -59,6 +58,26 @@ an_mps_client_runs() {
 		exit $status' - "$BIN/gpu_saxpy" && return
 	status=$?
 	cat "$WORK/mps-log"/*.log | tail -n 5
+	return "$status"
+}
+# Two vGPUs of a domain are clients of one MPS server, which Belfry starts.
+programs_of_a_shared_domain_run() {
+	local busy status
+	is_soft || command -v nvidia-cuda-mps-control >/dev/null || { echo "no nvidia-cuda-mps-control"; return 77; }
+	timeout -k 5 60 "$BELFRY" run --name t-shared1 --mem 4G --domain t-shared --sm 50 -- "$BIN/gpu_busy" --secs 30 \
+		>/dev/null 2>"$WORK/shared" &
+	busy=$!
+	wait_until 30 vgpu_has_channels t-shared1 || { echo "the first program did not start"; cat "$WORK/shared"; return 1; }
+	# shellcheck disable=SC2016 # for the shell inside
+	timeout -k 5 60 "$BELFRY" run --name t-shared2 --mem 2G --domain t-shared --sm 25 -- bash -c '
+		"$1" --times 3 || exit 1
+		[ "$2" = soft ] || [ -n "$(echo get_server_list | timeout 20 nvidia-cuda-mps-control)" ] ||
+			{ echo "no MPS server was started: it did not run as a client"; exit 1; }' \
+		- "$BIN/gpu_saxpy" "${BELFRY_GPU:-}"
+	status=$?
+	kill -0 "$busy" 2>/dev/null || { echo "the first program has ended"; cat "$WORK/shared"; status=1; }
+	kill "$busy"
+	wait "$busy" 2>/dev/null
 	return "$status"
 }
 the_drivers_checkpoint_works_or_is_refused() {
@@ -139,7 +158,7 @@ a_fault_is_the_programs_own() {
 	on 30 4G t-after "$BIN/gpu_saxpy"
 }
 
-# fault_told NAME: its stats have a fault of ours: an address that is not there.
+# fault_told NAME: its stats report one fault with Xid 31, an invalid address.
 fault_told() {
 	timeout 10 "$BELFRY" stats --json "$1" 2>/dev/null | tr -d ' \n' | grep -q '"faults":{"count":1,"xid":31,'
 }
@@ -260,7 +279,7 @@ all_gone() {
 	local pid
 	for pid; do
 		[ -e "/proc/$pid" ] || continue
-		# a zombie of ours waits only for this shell
+		# a zombie child of this shell has ended
 		grep -q '^State:[[:space:]]*Z' "/proc/$pid/status" 2>/dev/null || return 1
 	done
 }
@@ -299,9 +318,7 @@ copy_soft() {
 	mkdir "$1/soft" && cp "$library/libcuda.so.1" "$1/soft" && cp "$(dirname "$BELFRY")/belfry-soft" "$1"
 }
 
-# A user who is nobody in particular, from a copy that he may read. In a folder of this test's: his belfryd may be of another
-# build, and what it leaves is nobody's to remove.
-# Only root may open the device; programs of an ordinary user on a vGPU of root's belfryd have it all the same.
+# Only root may open the device files. A program of an ordinary user can use the GPU on a vGPU of root's belfryd.
 device_files_can_be_kept_from_everybody_else() {
 	local copy=$WORK/kept socket=$WORK/kept.sock daemon modes status=1
 	need_real_gpu "its files are sockets of its user's" || return
@@ -325,6 +342,7 @@ device_files_can_be_kept_from_everybody_else() {
 	return "$status"
 }
 
+# The programs are copied to a folder that this user may read.
 an_ordinary_user_needs_no_root() {
 	local copy=$WORK/copy his=$WORK/his
 	command -v setpriv >/dev/null && [ "$(id -u)" = 0 ] || { echo "not root, or no setpriv"; return 77; }
@@ -358,6 +376,7 @@ an_opencl_program_runs
 nvidia_smi_runs
 a_statically_linked_runtime_runs
 an_mps_client_runs
+programs_of_a_shared_domain_run
 pytorch_trains
 pytorch_infers
 jax_runs
@@ -413,8 +432,7 @@ run_one() {
 	start=$(date +%s%N)
 	( trap clean_up_jobs EXIT; "$name" ) >"$WORK/out" 2>&1
 	status=$?
-	took=$((($(date +%s%N) - start) / 10000000))
-	took=$((took / 100)).$(printf %02d $((took % 100)))
+	took=$(seconds_since "$start")
 	case $status in
 	0) passed=$((passed + 1)); printf '%-40s %-8s %7s\n' "$name" ok "$took" ;;
 	77)
@@ -443,12 +461,6 @@ fi
 export BELFRY_LINGER=${BELFRY_LINGER:-1}
 passed=0 failed=0 skipped=0
 printf '%-40s %-8s %7s\n' behaviour result seconds
-is_wanted() {
-	case ${2:-} in
-	!*) [[ $1 != *"${2#!}"* ]] ;;
-	*) [[ $1 == *"${2:-}"* ]] ;;
-	esac
-}
 for behaviour in $BEHAVIOURS; do
 	is_wanted "$behaviour" "${1:-}" || continue
 	run_one "$behaviour"

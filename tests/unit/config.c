@@ -2,6 +2,7 @@
 #include "router/config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,10 +54,11 @@ static void everything_that_can_be_said_is_understood(void **state)
 		      "on_daemon_death = carry\nmetrics = [::1]:9835\nlog = debug\nlinger = 2s\n"
 		      "[sharing]\nwindow = 2s\nround = 50ms\nslice_min = 1ms\ngrace = 0\nidle = 0us\n"
 		      "how = turns\npublic_domains = none\npublic_domains = pool,\t batch \n"
-		      "[vgpu infer]\nmem = 40G\ntime = 40:100\nclass = latency\nobjective = p99=2ms\n"
-		      "gpu = 1\nowner = 1000\npublic = yes\n"
+		      "mps_control = auto\nmps_control = /usr/bin/mps\nmps_folder = auto\nmps_folder = /run/m\n"
+		      "[vgpu infer]\nmem = 30G\ntime = 40:100\nclass = latency\nobjective = p99=2ms\n"
+		      "gpu = 1\nowner = 1000\npublic = yes\ndomain = pool\nsm = 25:50\n"
 		      "[vgpu train]\ngpu = soft:1 /run/x\n"
-		      "[vgpu infer]\nmem = 30G\n# the end, without a newline",
+		      "# the end, without a newline",
 		      &err),
 		0);
 	assert_false(config.is_all);
@@ -76,7 +78,10 @@ static void everything_that_can_be_said_is_understood(void **state)
 	assert_int_equal(config.sharing.idle_us, 0);
 	assert_int_equal(config.sharing.how, SETTINGS_TURNS);
 	assert_string_equal(config.sharing.public_domains, "pool batch");
+	assert_string_equal(config.sharing.mps_control, "/usr/bin/mps");
+	assert_string_equal(config.sharing.mps_folder, "/run/m");
 	assert_int_equal(config.vgpu_count, 2);
+	assert_int_equal(config.vgpus[0].spec.sm_limit_ppm, 500000);
 	assert_int_equal(config.vgpus[0].spec.mem_bytes, 30ull << 30);
 	assert_int_equal(config.vgpus[0].spec.request_ppm, 400000);
 	assert_int_equal(config.vgpus[0].owner, 1000);
@@ -117,6 +122,9 @@ static void mistakes_are_told_with_their_line(void **state)
 		{ "[vgpu A]", "f:1: name 'A': not a name" },
 		{ "[server]\n\nspeed = 3", "f:3: speed: no key of [server]" },
 		{ "[sharing]\nspeed = 3", "f:2: speed: no key of [sharing]" },
+		{ "[sharing]\nmps_folder = m", "f:2: mps_folder 'm': write the whole path, or auto" },
+		{ "[sharing]\nmps_control = mps", "f:2: mps_control 'mps': write the whole path, or auto" },
+		{ "[vgpu a]\nsm = 25", "sm '25:100': it divides the SMs among the vGPUs of a domain" },
 		{ "[sharing]\npublic_domains = pool Pool", "f:2: public_domains: name 'Pool': not a name" },
 		{ "[vgpu a]\nspeed = 3", "f:2: speed: no key of [vgpu NAME]; there are mem, time" },
 		{ "[vgpu a]\nspeed = 3", "public, gpu, owner" },
@@ -153,6 +161,8 @@ static void mistakes_are_told_with_their_line(void **state)
 		{ "[vgpu a]\nowner = 4294967295", "not a number" },
 		{ "[vgpu a]\ngpu = 0 /x", "only soft:NUMBER may have a folder" },
 		{ "\n[vgpu a]\nobjective = p99=2ms", "f:2: vgpu 'a': objective" },
+		{ "[vgpu a]\nmem = 1G\n[vgpu b]\n[vgpu a]\nmem = 2G",
+		  "f:4: vgpu 'a': a second section of this name; the first is in line 1" },
 	};
 
 	(void)state;
@@ -166,6 +176,70 @@ static void mistakes_are_told_with_their_line(void **state)
 		assert_non_null(strstr(err.text, cases[i].told));
 		config_free(&config);
 	}
+}
+
+static void gpus_that_are_not_there_are_refused_where_others_are(void **state)
+{
+	static const struct protocol_gpu nv[] = { { .kind = PROTOCOL_GPU_NV, .index = 0 },
+						  { .kind = PROTOCOL_GPU_NV, .index = 2 } },
+					 soft[] = { { .kind = PROTOCOL_GPU_SOFT, .index = 0 } };
+	static const struct {
+		const char *text, *told; /* NULL: it is right */
+	} cases[] = {
+		{ "", NULL },
+		{ "[server]\ngpus = all\n[vgpu a]\ngpu = 2", NULL },
+		{ "[server]\ngpus = 2 0 soft:3\n[vgpu a]\ngpu = any\n[vgpu b]\ngpu = soft:1", NULL },
+		{ "[server]\nlog = warn\ngpus = 0 1",
+		  "f:3: gpus: there is no /dev/nvidia1; belfry info lists the GPUs" },
+		{ "[server]\n[vgpu a]\n[vgpu b]\ngpu = 3",
+		  "f:3: vgpu 'b': gpu: there is no /dev/nvidia3; belfry info" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct bf_error err = { 0 };
+		struct config config;
+
+		assert_int_equal(parse(&config, cases[i].text, &err), 0);
+		assert_int_equal(config_check_gpus(&config, nv, 2, &err), cases[i].told ? -ENODEV : 0);
+		assert_true(!cases[i].told || strstr(err.text, cases[i].told));
+		/* Without a driver nothing is known of its GPUs. */
+		assert_int_equal(config_check_gpus(&config, soft, 1, &err), 0);
+		assert_int_equal(config_check_gpus(&config, NULL, 0, &err), 0);
+		config_free(&config);
+	}
+}
+
+static void accounting_needs_a_file_that_can_be_written(void **state)
+{
+	char parent[] = "/tmp/belfry-config.XXXXXX", text[128], told[160], path[64];
+	static const char *const wrong[] = { "/none/file", "/plain/file", "" };
+	struct bf_error err = { 0 };
+	struct config config;
+	int fd;
+
+	(void)state;
+	assert_non_null(mkdtemp(parent));
+	snprintf(path, sizeof(path), "%s/plain", parent);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+		assert_true(fd >= 0);
+		close(fd);
+		snprintf(text, sizeof(text), "[server]\n\naccounting = %s%s", parent, wrong[i]);
+		snprintf(told, sizeof(told), "f:3: accounting '%s%s': ", parent, wrong[i]);
+		assert_int_equal(parse(&config, text, &err), 0);
+		assert_true(config_check_accounting(&config, &err) < 0);
+		assert_ptr_equal(strstr(err.text, told), err.text);
+		config_free(&config);
+	}
+	snprintf(text, sizeof(text), "[server]\naccounting = %s", path);
+	assert_int_equal(parse(&config, text, &err), 0);
+	assert_int_equal(config_check_accounting(&config, &err), 0);
+	unlink(path);
+	assert_int_equal(config_check_accounting(&config, &err), 0);
+	assert_int_equal(access(path, F_OK), -1); /* a check leaves nothing */
+	config_free(&config);
+	rmdir(parent);
 }
 
 #define LEAST "policy = " BELFRY_BUILD_DIR "/tests/policies/least.bpf.o\n"
@@ -339,17 +413,63 @@ static void what_is_remembered_reads_as_it_was_written(void **state)
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, use_new_folder, remove_folder)
 
+/* The longest entries, as many as belfryd may have. */
+static void as_many_are_remembered_as_there_may_be(void **state)
+{
+	struct config_vgpu *vgpus = calloc(CONFIG_STATE_VGPUS_MAX, sizeof(*vgpus));
+	struct bf_error err = { 0 };
+	struct config config;
+	char path[128];
+
+	(void)state;
+	assert_non_null(vgpus);
+	snprintf(path, sizeof(path), "%s/state", folder);
+	for (unsigned i = 0; i < CONFIG_STATE_VGPUS_MAX; i++) {
+		struct config_vgpu *vgpu = &vgpus[i];
+
+		vgpu->spec = (struct spec){ .mem_bytes = 8190ull << 40,
+					    .request_ppm = 123456,
+					    .limit_ppm = 999999,
+					    .class = SPEC_LATENCY,
+					    .percentile_ppm = 999900,
+					    .objective_us = 9999999,
+					    .sm_request_ppm = 123456,
+					    .sm_limit_ppm = 999999,
+					    .timeslice_us = 999999,
+					    .interleave = 2,
+					    .is_public = 1 };
+		memset(vgpu->spec.domain, 'd', SPEC_NAME_MAX);
+		vgpu->gpu = (struct protocol_gpu){ .kind = PROTOCOL_GPU_SOFT, .index = 7 };
+		memset(vgpu->gpu.folder, '/', sizeof(vgpu->gpu.folder) - 1);
+		vgpu->owner = 4000000000u;
+		vgpu->is_from_config = true;
+		snprintf(vgpu->name, sizeof(vgpu->name), "%s-%04u",
+			 "a-very-long-name-of-a-vgpu-which-belfryd-still-takes-as-12", i);
+	}
+	assert_int_equal(state_save(path, vgpus, CONFIG_STATE_VGPUS_MAX, &err), 0);
+	config_init(&config);
+	if (state_read(path, &config, &err))
+		print_error("%s\n", err.text);
+	assert_int_equal(err.code, 0);
+	assert_int_equal(config.vgpu_count, CONFIG_STATE_VGPUS_MAX);
+	config_free(&config);
+	free(vgpus);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(everything_that_can_be_said_is_understood),
 		cmocka_unit_test(nothing_said_is_the_default),
 		cmocka_unit_test(mistakes_are_told_with_their_line),
+		cmocka_unit_test(gpus_that_are_not_there_are_refused_where_others_are),
+		cmocka_unit_test(accounting_needs_a_file_that_can_be_written),
 		cmocka_unit_test(policies_are_held_against_their_objects),
 		cmocka_unit_test(limits_are_kept),
 		IN_FOLDER(drop_ins_come_after_in_the_order_of_their_names),
 		IN_FOLDER(a_named_file_has_to_be_there),
 		IN_FOLDER(what_is_remembered_reads_as_it_was_written),
+		IN_FOLDER(as_many_are_remembered_as_there_may_be),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@ static void clamps_are_told_by_name(void **state)
 			    "choice,promise,slice,space,turns,stop,weight");
 	assert_string_equal(decision_clamps(1u << 31, text, sizeof(text)), "");
 	assert_string_equal(decision_reason(0), "");
-	assert_non_null(strstr(decision_reason(SCHED_CLAMP_TURNS), "no such way to ride"));
+	assert_non_null(strstr(decision_reason(SCHED_CLAMP_TURNS), "the ride was out of range"));
 	assert_string_equal(decision_reason(SCHED_CLAMP_SLICE | SCHED_CLAMP_PROMISE),
 			    decision_reason(SCHED_CLAMP_PROMISE));
 }
@@ -62,10 +62,10 @@ static void a_vgpus_own_is_not_asked_what_is_between_vgpus(void **state)
 	assert_false(decision_is_asked(BELFRY_HOOK_PREEMPT, true));
 	assert_false(decision_is_asked(BELFRY_HOOK_TICK, true));
 	assert_false(decision_is_asked(BELFRY_HOOK_MEM_PRESSURE, true));
-	assert_false(decision_is_asked(BELFRY_HOOK_MODULE_LOAD, false));
+	assert_true(decision_is_asked(BELFRY_HOOK_MODULE_LOAD, false));
 	assert_string_equal(decision_own_hooks(text, sizeof(text)),
 			    "init, exit, dump, vgpu_init, vgpu_exit, vgpu_set, ctx_init, enqueue, pick, "
-			    "running, stopping, mem_alloc, objective_missed, fault");
+			    "running, stopping, mem_alloc, objective_missed, fault, module_load");
 }
 
 int main(void)

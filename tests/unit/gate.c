@@ -287,6 +287,40 @@ static void overwritten_rings_are_found(void **state)
 	tower_free(t);
 }
 
+/* As above, but the gate closes before the poller has looked at the other channel. */
+static struct tower *_Atomic closing;
+
+/* Called by the poller after it has rung the GPU's bell for channel 0, and before it looks at the other channels. */
+static void wait_for_close(volatile uint32_t *bell)
+{
+	struct tower *t = atomic_exchange(&closing, NULL);
+	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
+
+	(void)bell;
+	if (!t)
+		return;
+	while (gate_is_open(t->vgpu) && bf_now_ns() < give_up_ns)
+		sched_yield();
+	atomic_store(&t->userd[1].test[GATE_GP_PUT_WORD], 1);
+}
+
+static void work_of_an_overwritten_ring_waits_at_a_closed_gate(void **state)
+{
+	struct tower *t = tower_new_rung(NULL, wait_for_close);
+	uint64_t give_up_ns = bf_now_ns() + PATIENCE_NS;
+
+	(void)state;
+	atomic_store(&closing, t);
+	ring(t, 0, 1);
+	wait_word(&t->gpu[0].test[GATE_GP_PUT_WORD], 1);
+	gate_close(t->vgpu);
+	while (!gate_vgpu_counts(t->vgpu).waiting_since_ns && bf_now_ns() < give_up_ns)
+		sched_yield();
+	assert_true(gate_vgpu_counts(t->vgpu).waiting_since_ns);
+	assert_int_equal(t->gpu[1].test[GATE_GP_PUT_WORD], 0);
+	tower_free(t);
+}
+
 static void swept_work_is_counted(void **state)
 {
 	struct tower *t = tower_new(NULL);
@@ -301,9 +335,9 @@ static void swept_work_is_counted(void **state)
 	}
 	/* The poller counts after it has passed something on. Channel 0's own may be found by a sweep too, before
 	 * its ring. */
-	while (gate_counts(t->gate).swept < 50 || gate_counts(t->gate).forwards < 100)
+	while (gate_counts(t->gate).found_unrung < 50 || gate_counts(t->gate).forwards < 100)
 		sched_yield();
-	assert_in_range(gate_counts(t->gate).swept, 50, 100);
+	assert_in_range(gate_counts(t->gate).found_unrung, 50, 100);
 	assert_int_equal(gate_counts(t->gate).forwards, 100);
 	tower_free(t);
 }
@@ -426,9 +460,8 @@ static void poller_without_bells_is_parked(void **state)
 /* Long rests and short ones, so that the figures stand apart on a slow machine too. */
 static void poller_dozes_when_nobody_rings(void **state)
 {
-	static const struct gate_rest rest = {
-		.spin_us = 50000, .doze_us = 20000, .awake_us = 150000, .sleep_us = 50000
-	};
+	static const struct gate_rest rest = { .spin_us = 50000,
+					       .stages = { { 20000, 150000 }, { 50000, 0 } } };
 	struct tower *t = tower_new(&rest);
 	uint64_t asleep = 1000;
 
@@ -463,6 +496,7 @@ int main(void)
 		cmocka_unit_test(vgpus_are_closed_one_by_one),
 		cmocka_unit_test(nothing_passes_once_close_has_returned),
 		cmocka_unit_test(overwritten_rings_are_found),
+		cmocka_unit_test(work_of_an_overwritten_ring_waits_at_a_closed_gate),
 		cmocka_unit_test(swept_work_is_counted),
 		cmocka_unit_test(token_that_comes_late_finds_the_work),
 		cmocka_unit_test(ring_again_rings_for_every_channel_with_a_token),

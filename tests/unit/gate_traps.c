@@ -23,7 +23,7 @@
 #include "tower.h"
 
 static const struct gate_rest trapped_rest = {
-	.spin_us = 100, .doze_us = 50, .awake_us = 1000, .sleep_us = 100, .trap_us = 2000, .net_us = 600000000
+	.spin_us = 100, .stages = { { 50, 1000 }, { 100, 0 } }, .trap_us = 2000, .net_us = 600000000
 };
 
 enum order { RING, RING_IN_THREAD, SPRING_AND_RING, FLOOD };

@@ -138,7 +138,7 @@ static void what_came_after_a_moment_is_known_for_a_while(void **state)
  * the poller has not gone to rest yet is found at once. */
 static void what_is_found_late_came_earlier(void **state)
 {
-	static const struct gate_rest slow = { .spin_us = 0, .doze_us = 20000, .awake_us = 1000000000 };
+	static const struct gate_rest slow = { .spin_us = 0, .stages = { { 20000, 0 } } };
 	struct tower *t = tower_new(&slow);
 	struct gate_came came = { 0 };
 	uint64_t start_ns;

@@ -99,6 +99,7 @@ static void assertion_has_its_text(void **state)
 static void fault_ends_the_domain(void **state)
 {
 	struct app_work_params params = { .out = 0xdead0000, .rounds = 10 };
+	const struct soft_notifier *n;
 	struct app a, b;
 
 	(void)state;
@@ -111,7 +112,13 @@ static void fault_ends_the_domain(void **state)
 	app_launch(&a, "work", (struct app_shape){ .threads = { 32 } }, &params, sizeof(params));
 	app_submit(&a);
 	assert_int_equal(app_wait_error(&a)->error, SOFT_ERROR_MMU);
-	assert_int_equal(app_wait_error(&b)->error, SOFT_ERROR_MMU);
+	n = app_wait_error(&b);
+	assert_int_equal(n->error, SOFT_ERROR_MMU);
+	assert_int_equal(n->fault, PTX_FAULT_ADDRESS);
+	/* The details are another program's. */
+	assert_int_equal(n->address, 0);
+	assert_string_equal(n->kernel, "");
+	assert_non_null(strstr(n->text, "another program"));
 	assert_good_works();
 	app_close(&a);
 	app_close(&b);

@@ -315,7 +315,7 @@ void app_set_slot(struct app *app, uint32_t slot, uint64_t payload)
 	__atomic_store_n(slot_at(app, slot), payload, __ATOMIC_RELEASE);
 }
 
-static void nap(void)
+void rig_nap(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 }
@@ -327,7 +327,7 @@ bool app_wait_ms(struct app *app, uint32_t slot, uint64_t payload, uint32_t ms)
 	while (app_slot(app, slot) != payload) {
 		if (bf_now_ns() > end || hw_channel_has_error(app->channel))
 			return app_slot(app, slot) == payload;
-		nap();
+		rig_nap();
 	}
 	return true;
 }
@@ -352,7 +352,7 @@ const struct soft_notifier *app_wait_error(struct app *app)
 
 	while (__atomic_load_n(&n->status, __ATOMIC_ACQUIRE) != SOFT_NOTIFIER_STATUS) {
 		assert_true(bf_now_ns() < end);
-		nap();
+		rig_nap();
 	}
 	assert_true(hw_channel_has_error(app->channel));
 	return n;
@@ -427,4 +427,62 @@ void app_time_work(struct app *app, uint64_t out, uint32_t blocks, uint32_t roun
 	app_launch(app, "work", (struct app_shape){ .grid = { blocks }, .threads = { 32 } }, &params,
 		   sizeof(params));
 	app_release(app, 1, ++app->fence, SOFT_SEM_TIMESTAMP);
+}
+
+void app_start_work(struct app *app, struct hw_gpu *gpu, uint32_t blocks, uint32_t rounds)
+{
+	app_open(app, gpu, app_work_text);
+	app_time_work(app, app_alloc(app, (size_t)blocks * 32 * 4, NULL), blocks, rounds);
+	app_submit(app);
+}
+
+void app_assert_result(struct app *app, uint32_t blocks, uint32_t rounds)
+{
+	const uint32_t *out = app_host(app, app->data_at[0]);
+
+	app_wait(app, 1, app->fence);
+	for (uint32_t i = 0; i < blocks * 32; i++)
+		assert_int_equal(out[i], app_work_result(rounds, 1));
+}
+
+struct soft_time_params app_time(struct app *app)
+{
+	struct soft_time_params time;
+
+	hw_group_get_time(app->group, &time);
+	return time;
+}
+
+void app_wait_running(struct app *app)
+{
+	uint64_t before = app_time(app).thread_instructions;
+
+	while (app_time(app).thread_instructions == before)
+		rig_nap();
+}
+
+void app_assert_stands_still(struct app *app)
+{
+	uint64_t before = app_time(app).thread_instructions;
+
+	gpu_wait_ms(app->gpu, 20);
+	assert_int_equal(app_time(app).thread_instructions, before);
+}
+
+void gpu_wait_ms(struct hw_gpu *gpu, uint64_t ms)
+{
+	uint64_t end = hw_gpu_now_ns(gpu) + ms * 1000000;
+
+	while (hw_gpu_now_ns(gpu) < end)
+		rig_nap();
+}
+
+void rig_assert_near(uint64_t got, uint64_t want, unsigned percent)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	percent *= 4;
+#endif
+	if (got * 100 < want * (100 - percent) || got * 100 > want * (100 + percent))
+		fail_msg("%llu is not within %u%% of %llu", (unsigned long long)got, percent,
+			 (unsigned long long)want);
 }

@@ -99,4 +99,18 @@ uint32_t app_work_result(uint32_t rounds, uint32_t launches);
  * timestamps in slots 0 and 1. */
 void app_time_work(struct app *app, uint64_t out, uint32_t blocks, uint32_t rounds);
 
+/* A new app that does this work; out is its first data. */
+enum { APP_FOREVER = 500000000 };
+void app_start_work(struct app *app, struct hw_gpu *gpu, uint32_t blocks, uint32_t rounds);
+/* Waits for the end of the work, and checks its results. */
+void app_assert_result(struct app *app, uint32_t blocks, uint32_t rounds);
+struct soft_time_params app_time(struct app *app);
+void app_wait_running(struct app *app); /* until it has run some more */
+void app_assert_stands_still(struct app *app);
+
+void rig_nap(void);
+void gpu_wait_ms(struct hw_gpu *gpu, uint64_t ms); /* by the GPU's clock */
+/* Sanitizers slow the host down, which is then late at every look: four times as many percent are allowed. */
+void rig_assert_near(uint64_t got, uint64_t want, unsigned percent);
+
 #endif

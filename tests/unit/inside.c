@@ -20,10 +20,13 @@
 
 #include <cmocka.h>
 
-enum { DEEP = 300 }; /* more than is followed */
+#include "skipping.h"
+
+enum { DEEP = 300 /* more than is followed */, ANOTHER_USER = 65534 };
 
 struct client {
 	bool is_kept, is_filtered;
+	bool is_job; /* the filter is installed by root without no_new_privs, and then the process becomes another user */
 	int generations; /* between it and the one the test has started */
 	bool has_to_end;
 };
@@ -62,12 +65,13 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static void add_filter(void)
+static void add_filter(bool sets_no_new_privs)
 {
 	struct sock_filter code[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
 	struct sock_fprog program = { 1, code };
 
-	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	if (sets_no_new_privs)
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program))
 		_exit(1);
 }
@@ -88,7 +92,9 @@ static void __attribute__((noreturn)) be_client(const struct stage *stage, const
 	if (client->generations)
 		prctl(PR_SET_NAME, "client");
 	if (client->is_filtered)
-		add_filter();
+		add_filter(!client->is_job);
+	if (client->is_job && setuid(ANOTHER_USER))
+		_exit(1);
 	if (getsockname(stage->listener, (struct sockaddr *)&address, &length) ||
 	    connect(sock, (struct sockaddr *)&address, length))
 		_exit(1);
@@ -149,6 +155,20 @@ static void process_with_the_filters_of_its_container_is_outside(void **state)
 	assert_int_equal(where_is(*state, &client, floor), INSIDE_NOT);
 }
 
+static void process_of_another_user_with_a_filter_of_root_may_be_in_a_job(void **state)
+{
+	struct client client = { .is_filtered = true, .is_job = true };
+	struct protocol_request request = { .op = PROTOCOL_SET };
+	struct stage *stage = *state;
+	unsigned floor = inside_floor(true);
+	struct bf_error err;
+
+	if (geteuid() != 0)
+		skip_case("only root installs a filter without no_new_privs");
+	assert_int_equal(where_is(stage, &client, floor), INSIDE_ATTACHED);
+	assert_int_equal(inside_check(stage->sock, &request, floor, &err), -EPERM);
+}
+
 static void process_that_has_ended_cannot_be_told(void **state)
 {
 	struct client client = { .has_to_end = true };
@@ -165,11 +185,11 @@ static void line_of_ancestors_is_followed_so_far(void **state)
 
 static void only_what_changes_something_is_refused(void **state)
 {
-	static const enum protocol_op asks[] = { PROTOCOL_HELLO,	 PROTOCOL_REPORT,
-						 PROTOCOL_EXPLAIN,	 PROTOCOL_TRACE,
-						 PROTOCOL_POLICY_LIST,	 PROTOCOL_POLICY_DUMP,
-						 PROTOCOL_POLICY_FOLLOW, PROTOCOL_EVENTS,
-						 PROTOCOL_ACCOUNT };
+	static const enum protocol_op asks[] = {
+		PROTOCOL_HELLO,		PROTOCOL_REPORT,      PROTOCOL_EXPLAIN,	   PROTOCOL_TRACE,
+		PROTOCOL_POLICY_LIST,	PROTOCOL_POLICY_DUMP, PROTOCOL_PROBE_LIST, PROTOCOL_PROBE_DUMP,
+		PROTOCOL_POLICY_FOLLOW, PROTOCOL_EVENTS,      PROTOCOL_ACCOUNT
+	};
 	struct stage *stage = *state;
 	struct client client = { .is_kept = true, .is_filtered = true, .generations = 1 };
 
@@ -196,6 +216,7 @@ int main(void)
 		TEST(process_with_a_filter_below_a_keeper_is_inside),
 		TEST(process_with_a_filter_below_no_keeper_may_be_left_over),
 		TEST(process_with_the_filters_of_its_container_is_outside),
+		TEST(process_of_another_user_with_a_filter_of_root_may_be_in_a_job),
 		TEST(process_that_has_ended_cannot_be_told),
 		TEST(line_of_ancestors_is_followed_so_far),
 		TEST(only_what_changes_something_is_refused),

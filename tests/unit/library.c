@@ -104,6 +104,7 @@ static void null_handle_is_an_error(void **state)
 	belfry_free(NULL);
 	assert_non_null(belfry_error(NULL));
 	assert_int_equal(belfry_took_ns(NULL), 0);
+	assert_string_equal(belfry_shared_domain(NULL), "");
 	assert_int_equal(belfry_set_timeout(NULL, 1), -EINVAL);
 	assert_int_equal(belfry_vgpu_create(NULL, "a", NULL, &json), -EINVAL);
 	assert_null(json);

@@ -1,11 +1,17 @@
 /* loop: which sources are called, when and in which order. */
 #include "base/loop.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -182,6 +188,78 @@ static void closed_descriptor_cannot_be_watched(void **state)
 	loop_free(loop);
 }
 
+static int refuse_epoll_pwait2(int code)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_pwait2, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)code),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	       syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+}
+
+static void count_call(void *context, uint32_t events)
+{
+	(void)events;
+	++*(unsigned *)context;
+}
+
+/* In a child, where no assertion may fail. Returns its exit status. */
+static int wait_without_epoll_pwait2(int code)
+{
+	struct loop *loop = loop_new(AT_ONCE, NULL);
+	int fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+	unsigned calls = 0;
+	struct loop_source *source = loop ? loop_add(loop, fd, EPOLLIN, LOOP_FIRST, count_call, &calls)
+					  : NULL;
+	uint64_t until_ns = bf_now_ns() + 2500000;
+
+	if (!source || refuse_epoll_pwait2(code))
+		return 2;
+	if (loop_wait(loop, LOOP_FOREVER) != 1 || calls != 1)
+		return 3;
+	loop_remove(loop, source);
+	if (loop_wait(loop, until_ns) != 0 || bf_now_ns() < until_ns)
+		return 4;
+	loop_free(loop);
+	return 0;
+}
+
+static void kernels_without_epoll_pwait2_are_served(void **state)
+{
+	static const int codes[] = { ENOSYS, EPERM };
+	int status;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		pid_t pid = fork();
+
+		if (!pid)
+			_exit(wait_without_epoll_pwait2(codes[i]));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+}
+
+static void loop_that_cannot_wait_says_so(void **state)
+{
+	int status;
+	pid_t pid = fork();
+
+	(void)state;
+	if (!pid) {
+		struct loop *loop = loop_new(AT_ONCE, NULL);
+
+		_exit(!loop || refuse_epoll_pwait2(EBADF) || loop_wait(loop, LOOP_FOREVER) != -EBADF);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +270,8 @@ int main(void)
 		cmocka_unit_test(waiting_ends_at_its_time),
 		cmocka_unit_test(changed_events_count_at_once),
 		cmocka_unit_test(closed_descriptor_cannot_be_watched),
+		cmocka_unit_test(kernels_without_epoll_pwait2_are_served),
+		cmocka_unit_test(loop_that_cannot_wait_says_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

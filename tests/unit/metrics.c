@@ -14,7 +14,8 @@ static const char report[] =
 	"{\"gpu\":{\"gpu\":\"0\",\"uuid\":\"GPU-1\",\"device\":\"nvidia0\",\"model\":\"NVIDIA H200\",\"temperature_c\":45,"
 	"\"power_w\":120.5,\"mem\":{\"total\":1073741824,\"reserved\":5,\"used\":536870912},"
 	"\"busy\":{\"sm\":0.5,\"memory\":0.1},\"busy_ns\":1500000000,\"handovers\":7,\"request\":0.7},"
-	"\"vgpus\":[{\"name\":\"infer\",\"class\":\"latency\",\"owner\":7,\"state\":\"waiting\",\"runs\":[{},{}],"
+	"\"vgpus\":[{\"name\":\"infer\",\"class\":\"latency\",\"owner\":7,\"state\":\"waiting\",\"runs\":[{},{\"kind\":\"pod\",\"id\":\"4f\",\"pod\":\"p\",\"namespace\":\"lab\",\"container\":\"c\"},"
+	"{\"kind\":\"pod\",\"id\":\"4f\",\"pod\":\"p\"}],"
 	"\"objective\":{\"percentile\":99.9,\"us\":2000},"
 	"\"mem\":{\"limit\":268435456,\"used\":134217728,\"most\":200},"
 	"\"time\":{\"request\":0.4,\"limit\":1.0,\"share\":0.25,\"gpu_ns\":2000000000,\"waited_ns\":500000000},"
@@ -80,7 +81,9 @@ static void values_come_with_their_labels_and_units(void **state)
 		"\nbelfry_vgpu_dram_active_ratio" INFER " 0.2\n",
 		"\nbelfry_vgpu_faults_total" INFER " 5\n",
 		"\nbelfry_vgpu_memory_high_water_bytes" INFER " 200\n",
-		"\nbelfry_vgpu_runs" INFER " 2\n",
+		"\nbelfry_vgpu_runs" INFER " 3\n",
+		"\nbelfry_run_info{gpu=\"\",vgpu=\"infer\",kind=\"pod\",id=\"4f\",pod=\"p\",namespace=\"lab\",container=\"c\"} "
+		"1\n# ",
 		"\nbelfry_vgpu_state" INFER_AND("state=\"waiting\"") " 1\n",
 		"\nbelfry_vgpu_state" INFER_AND("state=\"idle\"") " 0\n",
 		"\nbelfry_vgpu_latency_seconds" INFER_AND("percentile=\"50\"") " 0.0005\n",

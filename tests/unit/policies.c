@@ -411,6 +411,125 @@ static void placement_puts_those_together_who_use_different_things(void **state)
 	assert_int_equal(pick().beside, BELFRY_NOBODY);
 }
 
+struct work {
+	uint64_t flops, bytes, written_bytes;
+};
+
+/* What the probe roofline has counted in a kernel of the vGPU. */
+static void count_work(uint64_t vgpu, uint64_t kernel, uint64_t flops, uint64_t bytes)
+{
+	struct bpf_map *map = bpf_object__find_map_by_name(object, "roofline");
+	uint64_t key[] = { vgpu, kernel };
+	struct work work = { flops, bytes, 0 };
+
+	assert_non_null(map);
+	assert_int_equal(bpf_map_update_elem(bpf_map__fd(map), key, &work, BPF_ANY), 0);
+}
+
+/* All vGPUs have the same measured use, as where they run at the same time. */
+static void placement_pairs_by_what_roofline_has_counted(void **state)
+{
+	(void)state;
+	load("placement");
+	for (uint64_t id = 1; id <= 4; id++)
+		*add(id, BELFRY_THROUGHPUT) = (struct belfry_vgpu){
+			.id = id, .flags = BELFRY_MAY_HAVE, .domain = 7, .sm_ppm = 700000, .mem_ppm = 700000
+		};
+	table[0].pass_ns = -1;
+	assert_int_equal(pick().beside, BELFRY_NOBODY); /* every pair exceeds the whole by the same */
+	for (uint64_t round = 1; round <= 2; round++) {
+		now_ns += 2 * S;
+		count_work(1, 11, round * 1000000000, round * 2000000); /* 500 operations for each byte */
+		count_work(1, 12, round * 1000000000, round * 2000000);
+		count_work(2, 11, round * 900000000, round * 2000000);
+		count_work(3, 13, round * 1000000, round * 4000000000); /* nearly none */
+		count_work(4, 14, round * 800000000, round * 2000000);
+		pick();
+	}
+	assert_int_equal(pick().choice, 0);
+	assert_int_equal(pick().beside, 2);
+	table[2].flags = 0; /* it has no work */
+	assert_int_equal(pick().beside, BELFRY_NOBODY);
+	table[2].flags = BELFRY_MAY_HAVE;
+	table[0].pass_ns = 0, table[2].pass_ns = -1; /* the one that waits for memory is next */
+	assert_int_equal(pick().choice, 2);
+	assert_int_not_equal(pick().beside, BELFRY_NOBODY);
+	now_ns += 2 * S; /* numbers that shrink are of other processes, and say nothing */
+	count_work(3, 13, 5, 5);
+	count_work(1, 11, UINT64_MAX, UINT64_MAX);
+	table[0].pass_ns = -1, table[2].pass_ns = 0;
+	assert_int_equal(pick().choice, 0);
+}
+
+enum { MEMORY, COMPUTE };
+
+/* Two vGPUs of a shared domain of 16 units, on which both run. */
+static void add_shared_pair(void)
+{
+	for (uint64_t id = 1; id <= 2; id++) {
+		struct belfry_vgpu *vgpu = add(id, BELFRY_THROUGHPUT);
+
+		vgpu->domain = 7;
+		vgpu->units = vgpu->units_all = 16;
+		vgpu->sm_ppm = 900000;
+	}
+	table[MEMORY].mem_ppm = 800000;
+	table[COMPUTE].mem_ppm = 200000;
+}
+
+/* After so many seconds, in which the vGPU got the units that were proposed. */
+static uint32_t units_after(unsigned seconds)
+{
+	for (; seconds; seconds--) {
+		uint32_t units = tick(MEMORY).units;
+
+		now_ns += S;
+		table[MEMORY].units = (uint16_t)(units ? units : 16);
+		assert_int_equal(tick(COMPUTE).units, 0); /* it gets what is left */
+	}
+	return tick(MEMORY).units;
+}
+
+static void placement_takes_units_from_who_waits_for_memory(void **state)
+{
+	(void)state;
+	load("placement");
+	add_shared_pair();
+	assert_int_equal(tick(MEMORY).units, 8);
+	assert_int_equal(tick(MEMORY).units, 8);
+	table[MEMORY].units = 16; /* not given back yet: nothing was learned */
+	now_ns += 10 * S;
+	assert_int_equal(tick(MEMORY).units, 8);
+	assert_int_equal(units_after(10), 4);
+	table[MEMORY].mem_ppm = 690000; /* more than a tenth less than at first */
+	assert_int_equal(units_after(4), 5);
+	table[MEMORY].mem_ppm = 800000;
+	assert_int_equal(units_after(50), 5); /* not tried again soon */
+	assert_int_equal(units_after(60), 1);
+	now_ns += 10 * S;
+	assert_int_equal(tick(MEMORY).units, 1); /* never none */
+}
+
+static void placement_leaves_units_as_they_are_without_a_pair(void **state)
+{
+	(void)state;
+	load("placement");
+	add_shared_pair();
+	table[COMPUTE].mem_ppm = 700000; /* both wait for memory */
+	assert_int_equal(tick(MEMORY).units, 0);
+	table[COMPUTE].mem_ppm = 0; /* unknown */
+	now_ns += 10 * S;
+	assert_int_equal(tick(MEMORY).units, 0);
+	table[COMPUTE].mem_ppm = 200000;
+	table[MEMORY].units_all = table[MEMORY].units = 0; /* no shared domain */
+	now_ns += 10 * S;
+	assert_int_equal(tick(MEMORY).units, 0);
+	table[MEMORY].units_all = table[MEMORY].units = 16;
+	assert_int_equal(tick(MEMORY).units, 8);
+	vgpu_count = 1; /* the other has ended */
+	assert_int_equal(tick(MEMORY).units, 0);
+}
+
 /* What is not a policy of its own. */
 
 static char *read_all(const char *name)
@@ -485,6 +604,9 @@ int main(void)
 		TEST(quota_guard_forgets_what_was_long_ago),
 		TEST(quota_guard_takes_from_who_uses_the_least),
 		TEST(placement_puts_those_together_who_use_different_things),
+		TEST(placement_pairs_by_what_roofline_has_counted),
+		TEST(placement_takes_units_from_who_waits_for_memory),
+		TEST(placement_leaves_units_as_they_are_without_a_pair),
 		TEST(example_of_the_docs_is_the_one_that_is_compiled),
 		TEST(oldest_takes_who_has_wanted_for_the_longest),
 		TEST(template_makes_a_policy),

@@ -23,6 +23,7 @@
 
 #include "../../include/belfry/policy.h"
 #include "base/number.h"
+#include "skipping.h"
 
 #define US 1000ull
 #define MS 1000000ull
@@ -104,14 +105,10 @@ static inline void load_with(const char *name, const struct tunable *tunables)
 		bpf_program__set_flags(program, BPF_F_SLEEPABLE);
 	}
 	error = bpf_object__load(object);
-	if (is_refused(error) && geteuid() != 0) {
-		print_message("skipped: eBPF may not be loaded here: %s\n", strerror(-error));
-		skip();
-	}
-	if (is_refused(error) && bpf_prog_get_next_id(0, &(uint32_t){ 0 }) == -EPERM) {
-		print_message("skipped: this root may not use bpf(2): %s\n", strerror(-error));
-		skip();
-	}
+	if (is_refused(error) && geteuid() != 0)
+		skip_case("this user may not load eBPF");
+	if (is_refused(error) && bpf_prog_get_next_id(0, &(uint32_t){ 0 }) == -EPERM)
+		skip_case("this root may not use bpf(2)");
 	if (error)
 		fail_msg("%s was not loaded: %s", name, strerror(-error));
 	table = mmap(NULL, table_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED,

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "sched_trial.h"
+#include "skipping.h"
 
 enum { TRIALS = 40, OBJECT_MOST = 1 << 20 };
 
@@ -96,10 +97,11 @@ static struct policy *load_fair(void)
 	FILE *file = fopen(BELFRY_BUILD_DIR "/policies/fair.bpf.o", "re");
 
 	if (!file || policy_is_possible(&err)) {
-		print_message("skipped: %s\n", file ? err.text : "fair.bpf.o was not built");
+		const char *why = file ? err.text : "fair.bpf.o was not built";
+
 		if (file)
 			fclose(file);
-		skip();
+		skip_case(why);
 	}
 	bytes = fread(object, 1, sizeof(object), file);
 	fclose(file);

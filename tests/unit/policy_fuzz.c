@@ -16,6 +16,7 @@
 #include "base/number.h"
 #include "policy_program.h"
 #include "sched_trial.h"
+#include "skipping.h"
 
 static const enum belfry_hook hooks[] = { BELFRY_HOOK_PICK, BELFRY_HOOK_TICK, BELFRY_HOOK_PREEMPT,
 					  BELFRY_HOOK_ENQUEUE };
@@ -130,8 +131,7 @@ static void limits_and_promises_hold_under_random_programs(void **state)
 
 	(void)state;
 	if (policy_is_possible(&err)) {
-		print_message("skipped: %s\n", err.text);
-		skip();
+		skip_case(err.text);
 	}
 	make_table(&random);
 	for (uint64_t seed = 1; result.virtual_ns < wanted_ns(); seed++) {

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "policy_rig.h"
+#include "skipping.h"
 
 struct caller {
 	pthread_t thread;
@@ -83,10 +84,9 @@ static const char *private_bpffs(void)
 		fail_msg("%s: %s", folder, strerror(errno));
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("bpf", folder, "bpf", 0, NULL)) {
-		print_message("skipped: no bpffs can be mounted: %s\n", strerror(errno));
 		rmdir(folder);
 		folder[0] = 0;
-		skip();
+		skip_case("no bpffs can be mounted");
 	}
 	return folder;
 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/own.h"
+#include "skipping.h"
 
 struct bytes read_object(const char *name)
 {
@@ -32,8 +33,7 @@ void need_ebpf(void)
 
 	if (!policy_is_possible(&err))
 		return;
-	print_message("skipped: %s\n", err.text);
-	skip();
+	skip_case(err.text);
 }
 
 struct policy *load_object(const char *name, const struct policy_options *options)

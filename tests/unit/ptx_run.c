@@ -10,6 +10,8 @@
 
 #include "base/own.h"
 
+char *(*rig_change_text)(struct rig *rig, const char *text);
+
 static bool translate(void *ctx, uint64_t address, uint32_t bytes, bool is_write, struct ptx_span *span)
 {
 	struct rig *rig = ctx;
@@ -110,14 +112,19 @@ static void place_variables(struct rig *rig)
 void rig_open_text(struct rig *rig, const char *text)
 {
 	struct bf_error err = { 0 };
-	/* exactly as long as it is, so that a sanitizer sees the first byte past it */
-	size_t length = strlen(text);
-	cleanup_free char *copy = malloc(length ? length : 1);
+	cleanup_free char *changed = NULL, *copy = NULL;
+	size_t length;
 
-	assert_non_null(copy);
-	memcpy(copy, text, length); /* NOLINT(bugprone-not-null-terminated-result) */
 	memset(rig, 0, sizeof(*rig));
 	rig->host = (struct ptx_host){ .ctx = rig, .translate = translate, .print = print };
+	changed = rig_change_text ? rig_change_text(rig, text) : NULL;
+	if (changed)
+		text = changed;
+	/* exactly as long as it is, so that a sanitizer sees the first byte past it */
+	length = strlen(text);
+	copy = malloc(length ? length : 1);
+	assert_non_null(copy);
+	memcpy(copy, text, length); /* NOLINT(bugprone-not-null-terminated-result) */
 	if (ptx_module_load(copy, length, &rig->module, &err))
 		fail_msg("%s in\n%s", err.text, text);
 	place_variables(rig);
@@ -182,6 +189,7 @@ enum ptx_state rig_run(struct rig *rig, const char *kernel, struct rig_shape sha
 				     .kernel = ptx_kernel_find(rig->module, kernel),
 				     .dynamic_shared_bytes = shape.dynamic_bytes,
 				     .params = params,
+				     .grid_id = ++rig->launches,
 				     .sm_count = 4 };
 	struct ptx_block *block;
 	enum ptx_state state;

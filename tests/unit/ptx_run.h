@@ -19,7 +19,11 @@ struct rig {
 	struct ptx_fault fault;
 	uint64_t cost;
 	char printed[1024];
+	uint64_t launches;
 };
+
+/* Unless NULL: called before each text is loaded. Returns another text, which rig_open_text frees, or NULL. */
+extern char *(*rig_change_text)(struct rig *rig, const char *text);
 
 /* tests/data/ptx/NAME.ptx; fails the test if it does not load. */
 void rig_open(struct rig *rig, const char *name);

@@ -12,6 +12,7 @@
 
 #include "base/own.h"
 #include "sched_sim.h"
+#include "skipping.h"
 
 struct recorder {
 	FILE *file;
@@ -102,8 +103,7 @@ static struct policy *load_last(void)
 	FILE *file;
 
 	if (policy_is_possible(&err)) {
-		print_message("skipped: %s\n", err.text);
-		skip();
+		skip_case(err.text);
 	}
 	file = fopen(BELFRY_BUILD_DIR "/tests/policies/last.bpf.o", "re");
 	assert_non_null(file);

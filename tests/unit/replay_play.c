@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "sched_sim.h"
+#include "skipping.h"
 
 /* As often as the GPU server looks at it where there are limits. */
 #define METER_NS (5 * MS)
@@ -228,8 +229,7 @@ static struct policy *load(const char *name)
 	FILE *file;
 
 	if (policy_is_possible(&err)) {
-		print_message("skipped: %s\n", err.text);
-		skip();
+		skip_case(err.text);
 	}
 	file = fopen(name, "re");
 	assert_non_null(file);

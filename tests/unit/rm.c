@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/bytes.h"
+#include "skipping.h"
 
 #define HANDLE_PROVIDED 0x4000u
 
@@ -705,8 +706,7 @@ static void recorded_program_is_understood_whole(void **state)
 
 	(void)state;
 	if (!dir) {
-		print_message("BELFRY_TEST_DATA is not set\n");
-		skip();
+		skip_case("BELFRY_TEST_DATA is not set");
 	}
 	snprintf(path, sizeof(path), "%s/calls-cuda-h200-580.txt", dir);
 	file = fopen(path, "r");

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "skipping.h"
 #include <cmocka.h>
 
 /* Controls. */
@@ -318,8 +319,7 @@ static void recorded_program_is_permitted(void **state)
 
 	(void)state;
 	if (!dir) {
-		print_message("BELFRY_TEST_DATA is not set\n");
-		skip();
+		skip_case("BELFRY_TEST_DATA is not set");
 	}
 	snprintf(path, sizeof(path), "%s/calls-cuda-h200-580.txt", dir);
 	file = fopen(path, "r");

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "router_stage.h"
+#include "skipping.h"
 
 static bool has_text(const char *path, const char *text)
 {
@@ -268,8 +269,7 @@ static void too_many_connections_are_sent_away(void **state)
 	if (files.rlim_cur < 3ul * MANY)
 		files.rlim_cur = files.rlim_max < 3ul * MANY ? files.rlim_max : 3ul * MANY;
 	if (files.rlim_cur < 3ul * MANY || setrlimit(RLIMIT_NOFILE, &files)) {
-		print_message("skipped: too few descriptors are allowed here\n");
-		skip();
+		skip_case("too few descriptors are allowed here");
 	}
 	stage_start(stage);
 	assert_int_equal(stage_ask(stage, &request, &reply, &err), 0); /* it is up */
@@ -299,7 +299,7 @@ static void one_user_does_not_crowd_out_the_others(void **state)
 	pid_t pid;
 
 	if (geteuid())
-		skip();
+		skip_case("not root");
 	stage->is_everyone = true;
 	stage_start(stage);
 	assert_int_equal(stage_ask(stage, &request, &reply, &err), 0);
@@ -495,8 +495,10 @@ static void what_is_remembered_is_made_again(void **state)
 				      .timeslice_us = 200,
 				      .interleave = 2,
 				      .is_public = 1,
+				      .sm_request_ppm = 200000,
+				      .sm_limit_ppm = 300001,
 				      .domain = "d" };
-	request.parts = 255;
+	request.parts = SPEC_ALL;
 	assert_int_equal(stage_ask(stage, &request, &reply, &err), 0);
 	WAIT_FOR(has_text(path, "[vgpu kept]"));
 	stage_stop(stage);
@@ -515,6 +517,8 @@ static void what_is_remembered_is_made_again(void **state)
 	assert_int_equal(spec->interleave, 2);
 	assert_int_equal(spec->is_public, 1);
 	assert_string_equal(spec->domain, "d");
+	assert_int_equal(spec->sm_request_ppm, 200000);
+	assert_int_equal(spec->sm_limit_ppm, 300001);
 	assert_int_equal(stage_ask_op(stage, PROTOCOL_REMOVE, "kept", &err), 0);
 	WAIT_FOR(access(path, F_OK) != 0); /* nothing to remember */
 }
@@ -603,6 +607,136 @@ static void reload_makes_changes_and_removes(void **state)
 	assert_int_equal(stage_ask_op(stage, PROTOCOL_REPORT, "three", &err), 0);
 	assert_int_equal(stage_ask_op(stage, PROTOCOL_REPORT, "one", &err), 0);
 	assert_non_null(strstr(stage->told, "READY=1;RELOADING;READY=1;"));
+}
+
+/* A reload says which GPU is not served. The GPUs of the stage are 0 and 1, unless there are more. */
+static void reload_tells_of_gpus(void **state)
+{
+	struct stage *stage = *state;
+	struct bf_error err = { 0 };
+
+	stage_write(stage->config, "[server]\ngpus = 0\n");
+	stage_start(stage);
+	WAIT_FOR(stage_ask_op(stage, PROTOCOL_REPORT, NULL, &err) == 0);
+	stage_write(stage->config, "[server]\ngpus = 0 7\n");
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_RELOAD, NULL, &err), -ENODEV);
+	assert_non_null(strstr(err.text, "conf:2: gpus: there is no /dev/nvidia7"));
+	stage_write(stage->config, "[server]\naccounting = /no/such/folder/file\n");
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_RELOAD, NULL, &err), -ENOENT);
+	assert_non_null(strstr(err.text, "conf:2: accounting '/no/such/folder/file': "));
+	stage_write(stage->config, "[vgpu a]\n[vgpu a]\n");
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_RELOAD, NULL, &err), -EEXIST);
+	assert_non_null(strstr(err.text, "conf:2: vgpu 'a': a second section of this name"));
+	stage->does_fail = true;
+	stage_write(stage->config, "[server]\ngpus = 0 1\n");
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_RELOAD, NULL, &err), -ENODEV);
+	assert_non_null(strstr(err.text, "1 of its GPUs is not served: GPU 1: "));
+	/* The GPU that is served stays so, and what is not served is no longer told of once it is not configured. */
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_REPORT, NULL, &err), 0);
+	stage_write(stage->config, "[server]\ngpus = 0\n");
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_RELOAD, NULL, &err), 0);
+}
+
+/* A reload by another thread. */
+struct reloader {
+	struct stage *stage;
+	pthread_t thread;
+	int rc;
+	struct bf_error err;
+};
+
+static void *reload_of_reloader(void *arg)
+{
+	struct reloader *reloader = arg;
+	struct protocol_request request = talk_request(PROTOCOL_RELOAD, NULL);
+
+	reloader->rc = stage_ask(reloader->stage, &request, NULL, &reloader->err);
+	return NULL;
+}
+
+/* Start a reload, and wait until its names are asked for. */
+static void begin_reload(struct reloader *reloader, struct stage *stage)
+{
+	int before = stage->lookups;
+
+	*reloader = (struct reloader){ .stage = stage };
+	assert_int_equal(pthread_create(&reloader->thread, NULL, reload_of_reloader, reloader), 0);
+	WAIT_FOR(stage->lookups == before + 1);
+}
+
+/* Answer the lookup, and return the result of the reload. */
+static int end_reload(struct reloader *reloader, const char *answers)
+{
+	int fd = reloader->stage->names_fd;
+
+	if (answers[0])
+		assert_int_equal(write(fd, answers, strlen(answers)), strlen(answers));
+	close(fd);
+	pthread_join(reloader->thread, NULL);
+	return reloader->rc;
+}
+
+static void names_are_looked_up_while_requests_are_answered(void **state)
+{
+	struct stage *stage = *state;
+	struct bf_error err = { 0 };
+	struct reloader reloader;
+
+	stage->looks_up = true;
+	stage_start(stage);
+	/* Numbers need no lookup. */
+	stage_write(stage->config, "[vgpu a]\nowner = 7\n");
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_RELOAD, NULL, &err), 0);
+	assert_int_equal(stage->lookups, 0);
+	stage_write(stage->config,
+		    "[server]\naccess = group 0\n[vgpu b]\nowner = some-body\n[vgpu c]\nowner = some-body\n"
+		    "[user other]\nvgpus = 1\n");
+	begin_reload(&reloader, stage);
+	assert_string_equal(stage->names, "u some-body\nu other\n");
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_HELLO, NULL, &err), 0);
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_REPORT, "a", &err), 0); /* nothing has changed yet */
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_RELOAD, NULL, &err), -EAGAIN);
+	assert_int_equal(end_reload(&reloader, "4711 4712\n12 12\n"), 0);
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_REPORT, "c", &err), 0);
+	for (unsigned i = 0; i < stage->fake_count; i++)
+		for (unsigned j = 0; j < stage->fakes[i].vgpu_count; j++)
+			assert_int_equal(stage->fakes[i].vgpus[j].uid, 4711);
+	/* A name that does not exist, and answers that do not come: nothing changes. */
+	begin_reload(&reloader, stage);
+	assert_int_equal(end_reload(&reloader, "-\n12 12\n"), -ENOENT);
+	assert_non_null(strstr(reloader.err.text, "conf:4: owner 'some-body': there is no such user"));
+	begin_reload(&reloader, stage);
+	assert_int_equal(end_reload(&reloader, "4711 4712\n"), -EIO);
+	/* A file that names others by then is not applied. */
+	begin_reload(&reloader, stage);
+	stage_write(stage->config, "[vgpu d]\nowner = third\n");
+	assert_int_equal(end_reload(&reloader, "4711 4712\n12 12\n"), -EAGAIN);
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_REPORT, "c", &err), 0);
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_REPORT, "d", &err), -ENOENT);
+	/* The end of belfryd does not wait for a name. */
+	begin_reload(&reloader, stage);
+	stage_stop(stage);
+	assert_int_equal(end_reload(&reloader, ""), -EAGAIN);
+}
+
+/* It takes the time limit of a lookup, 10 s. */
+static void a_name_service_that_hangs_fails_the_reload_alone(void **state)
+{
+	struct stage *stage = *state;
+	struct bf_error err = { 0 };
+	struct reloader reloader;
+
+	stage->looks_up = true;
+	stage_start(stage);
+	stage_write(stage->config, "[vgpu a]\nowner = some-body\n");
+	begin_reload(&reloader, stage);
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_HELLO, NULL, &err), 0);
+	pthread_join(reloader.thread, NULL);
+	assert_int_equal(reloader.rc, -ETIMEDOUT);
+	assert_non_null(strstr(reloader.err.text, "no answer within 10 s; write numbers"));
+	close(stage->names_fd);
+	stage_write(stage->config, "[vgpu a]\nowner = 7\n");
+	assert_int_equal(stage_ask_op(stage, PROTOCOL_RELOAD, NULL, &err), 0);
 }
 
 static void a_private_one_starts_servers_when_asked_and_ends_by_itself(void **state)
@@ -770,6 +904,9 @@ int main(void)
 		ON_STAGE(a_spoilt_memory_stops_nothing),
 		ON_STAGE(servers_that_carry_on_are_found_again),
 		ON_STAGE(reload_makes_changes_and_removes),
+		ON_STAGE(reload_tells_of_gpus),
+		ON_STAGE(names_are_looked_up_while_requests_are_answered),
+		ON_STAGE(a_name_service_that_hangs_fails_the_reload_alone),
 		ON_STAGE(a_private_one_starts_servers_when_asked_and_ends_by_itself),
 		ON_STAGE(nobody_is_left_without_an_answer_as_it_ends),
 		ON_STAGE(who_comes_as_it_ends_is_told_so_however_slow_he_is),

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,6 +40,14 @@ static void hall_refuse(struct fake *fake, const struct hall_message *about, int
 	message.flags = fd >= 0 ? HALL_CLIENTS : 0;
 	hall_say(fake, HALL_REFUSED, &message);
 	fake->was_refused = true;
+}
+
+static void hall_done(struct fake *fake, const struct hall_message *about, int fd)
+{
+	struct hall_message message = *about;
+
+	message.flags = fd >= 0 ? HALL_CLIENTS : 0;
+	hall_say(fake, HALL_DONE, &message);
 }
 
 static void client_say(int fd, int code, const char *text, const struct protocol_request *request)
@@ -120,13 +129,20 @@ static void fake_request(struct fake *fake, const struct hall_message *message, 
 	if (request->op == PROTOCOL_CREATE || request->flags & PROTOCOL_EPHEMERAL) {
 		fake_create(fake, message, fd);
 	} else if (request->name[0] && at < 0) {
+		if (request->op == PROTOCOL_SET)
+			hall_refuse(fake, message, fd);
 		client_say(fd, ENOENT, "not here", request);
 	} else if (request->op == PROTOCOL_REMOVE) {
 		fake_remove(fake, message, fd, at);
+	} else if (request->op == PROTOCOL_SET && fake->stage->refuses_set) {
+		hall_refuse(fake, message, fd);
+		client_say(fd, EBUSY, "it is in use", request);
 	} else if (request->op == PROTOCOL_SET) {
 		spec_merge(&fake->vgpus[at].request.spec, &request->spec, request->parts);
 		hall_say(fake, HALL_VGPU, &fake->vgpus[at]);
+		hall_done(fake, message, fd);
 		client_say(fd, 0, "", request);
+		return;
 	} else {
 		char text[160];
 
@@ -134,7 +150,7 @@ static void fake_request(struct fake *fake, const struct hall_message *message, 
 		client_say(fd, 0, text, request);
 	}
 	if (fd < 0 && !fake->was_refused)
-		hall_say(fake, HALL_DONE, message);
+		hall_done(fake, message, fd);
 }
 
 static void fake_listen(struct fake *fake)
@@ -153,6 +169,7 @@ static void fake_start(struct fake *fake, const struct hall_message *message)
 	struct hall_message failed = { .text = "the driver is not loaded" };
 
 	fake->settings = message->settings;
+	fake->start_flags = message->flags;
 	memcpy(fake->path, message->socket, sizeof(fake->path));
 	fake->use = (struct hall_gpu){ .gpu = message->gpu.gpu, .mem_bytes = 100 * GIB, .server_pid = 1 };
 	if (fake->stage->does_fail) {
@@ -193,7 +210,9 @@ static void fake_hear(struct fake *fake)
 		close(fake->hall);
 		fake->hall = -1;
 		pthread_mutex_unlock(&fake->stage->lock);
-		fake->is_over = fake->settings.on_daemon_death != SETTINGS_CARRY || !fake->vgpu_count;
+		/* The end of the test may have set it already. */
+		if (fake->settings.on_daemon_death != SETTINGS_CARRY || !fake->vgpu_count)
+			fake->is_over = true;
 		return;
 	}
 	pthread_mutex_lock(&fake->stage->lock);
@@ -231,10 +250,16 @@ static void *fake_main(void *arg)
 	while (fake->stage->is_slow)
 		usleep(1000);
 	while (!fake->is_over) {
+		if (fake->is_hung) {
+			usleep(1000);
+			continue;
+		}
 		struct pollfd fds[] = { { fake->hall, POLLIN, 0 },
 					{ fake->hall < 0 ? fake->listen_fd : -1, POLLIN, 0 } };
 
-		poll(fds, 2, -1);
+		poll(fds, 2, 10); /* for is_hung */
+		if (fake->is_hung)
+			continue;
 		if (fds[0].revents)
 			fake_hear(fake);
 		else if (fds[1].revents)
@@ -291,6 +316,20 @@ static unsigned list_fakes(void *context, struct protocol_gpu *gpus, unsigned ro
 	return stage->gpus;
 }
 
+static int start_fake_names(void *context, const char *names, pid_t *pid, struct bf_error *err)
+{
+	struct stage *stage = context;
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+		return bf_fail(err, errno, "no pipe");
+	snprintf(stage->names, sizeof(stage->names), "%s", names);
+	stage->names_fd = ends[1];
+	stage->lookups++;
+	*pid = 0;
+	return ends[0];
+}
+
 static void note_told(void *context, const char *text)
 {
 	struct stage *stage = context;
@@ -313,6 +352,8 @@ struct router_options stage_options(struct stage *stage)
 					.read_config = read_fake_config,
 					.list_gpus = list_fakes,
 					.start_server = start_fake,
+					.start_metrics = stage->start_metrics,
+					.start_names = stage->looks_up ? start_fake_names : NULL,
 					.tell = note_told };
 }
 
@@ -335,12 +376,17 @@ void stage_start(struct stage *stage)
 {
 	struct router_options options = stage_options(stage);
 	struct bf_error err = { 0 };
+	pthread_attr_t attr;
 
 	stage->router = router_new(&options, &err);
 	if (!stage->router)
 		print_error("%s\n", err.text);
 	assert_non_null(stage->router);
-	assert_int_equal(pthread_create(&stage->thread, NULL, run_router, stage->router), 0);
+	pthread_attr_init(&attr);
+	if (stage->stack_bytes)
+		assert_int_equal(pthread_attr_setstacksize(&attr, stage->stack_bytes), 0);
+	assert_int_equal(pthread_create(&stage->thread, &attr, run_router, stage->router), 0);
+	pthread_attr_destroy(&attr);
 }
 
 void stage_join(struct stage *stage)
@@ -367,6 +413,13 @@ void stage_kill_fake(struct stage *stage, unsigned i)
 {
 	pthread_mutex_lock(&stage->lock);
 	shutdown(stage->fakes[i].hall, SHUT_RDWR);
+	pthread_mutex_unlock(&stage->lock);
+}
+
+void stage_hang_fake(struct stage *stage, unsigned i, bool is_hung)
+{
+	pthread_mutex_lock(&stage->lock);
+	stage->fakes[i].is_hung = is_hung;
 	pthread_mutex_unlock(&stage->lock);
 }
 
@@ -408,6 +461,8 @@ int stage_tear_down(void **state)
 	int rc = 0;
 
 	stage->is_slow = false;
+	for (unsigned i = 0; i < stage->fake_count; i++)
+		stage_hang_fake(stage, i, false);
 	if (stage->router)
 		stage_stop(stage);
 	for (unsigned i = 0; i < stage->fake_count; i++) { /* who still waits for the next router */

@@ -22,10 +22,12 @@ struct fake {
 	int hall, listen_fd;
 	bool was_refused; /* the request it is at */
 	_Atomic bool is_over;
+	_Atomic bool is_hung; /* it receives nothing */
 	struct hall_gpu use;
 	struct hall_message vgpus[FAKE_VGPUS];
 	unsigned vgpu_count;
 	struct settings settings;
+	uint32_t start_flags; /* of HALL_START */
 	char path[108];
 };
 
@@ -36,16 +38,23 @@ struct stage {
 	struct router *router;
 	pthread_t thread;
 	bool is_private, is_everyone;
+	size_t stack_bytes; /* of the router's thread; 0: the default */
 	unsigned gpus;
 	struct fake fakes[FAKES];
 	_Atomic unsigned fake_count;
 	/* What the next servers do. */
-	_Atomic bool refuses_removal, does_fail, is_slow;
+	_Atomic bool refuses_removal, refuses_set, does_fail, is_slow;
 	_Atomic bool
 		runs_are_over; /* vGPUs that go with their run do when it is noticed: when the name is asked for */
+	/* Names are looked up by the test: those of the last lookup, how many lookups there were, and where to answer. */
+	bool looks_up;
+	char names[256];
+	_Atomic int lookups, names_fd;
 	_Atomic int requests[PROTOCOL_OPS];
 	_Atomic int refused;
 	char told[256];
+	pid_t (*start_metrics)(void *context, const struct config *config, const char *sock,
+			       struct bf_error *err);
 	/* Called in the router's thread as it begins to end, and who connected there. */
 	void (*at_end)(struct stage *stage);
 	int late[STAGE_LATE];
@@ -61,6 +70,7 @@ void stage_stop(struct stage *stage);
 void stage_join(struct stage *stage); /* one that ends by itself */
 void stage_join_fakes(struct stage *stage);
 void stage_kill_fake(struct stage *stage, unsigned i);
+void stage_hang_fake(struct stage *stage, unsigned i, bool is_hung);
 /* After this we see what the servers did before. */
 void stage_look(struct stage *stage);
 void stage_write(const char *path, const char *text);

@@ -626,6 +626,29 @@ static void company_is_of_whom_it_was_proposed_for(void **state)
 	assert_int_equal(ctx.beside, 0);
 }
 
+static void units_are_for_vgpus_of_shared_domains(void **state)
+{
+	struct belfry_vgpu table[2] = { { .id = 1, .flags = BELFRY_MAY_HAVE, .units = 2, .units_all = 16 },
+					{ .id = 2, .flags = BELFRY_MAY_HAVE } };
+	struct belfry_pick pick = { .head = { .count = 2, .round_ns = 100 * MS, .slice_min_ns = 2 * MS },
+				    .beside = BELFRY_NOBODY,
+				    .slice_ns = 5 * MS,
+				    .units = 12 };
+	struct belfry_tick tick = { .head = pick.head, .interleave = -1, .ride = -1, .units = 17 };
+
+	(void)state;
+	assert_int_equal(sched_clamp_pick(table, &pick), 0);
+	assert_int_equal(pick.units, 12);
+	assert_int_equal(sched_clamp_tick(table, &tick), SCHED_CLAMP_SPACE);
+	assert_int_equal(tick.units, 16);
+	assert_int_equal(sched_clamp_tick(table, &tick), 0);
+	pick.choice = tick.head.vgpu = 1;
+	assert_int_equal(sched_clamp_pick(table, &pick), SCHED_CLAMP_SPACE);
+	assert_int_equal(pick.units, 0);
+	assert_int_equal(sched_clamp_tick(table, &tick), SCHED_CLAMP_SPACE);
+	assert_int_equal(tick.units, 0);
+}
+
 /* Whoever is furthest behind, and beside it the first other of its domain, or nobody. */
 struct couple {
 	bool is_alone;
@@ -711,6 +734,7 @@ int main(void)
 		cmocka_unit_test(what_riders_take_is_not_held_against_a_policy),
 		cmocka_unit_test(what_a_policy_let_somebody_have_is_not_held_against_him),
 		cmocka_unit_test(what_a_policy_leaves_open_is_as_it_would_be),
+		cmocka_unit_test(units_are_for_vgpus_of_shared_domains),
 		cmocka_unit_test(a_slice_of_its_own_policy_is_made_to_fit),
 		cmocka_unit_test(company_is_of_whom_it_was_proposed_for),
 		cmocka_unit_test(who_runs_beside_whom_is_a_policys_to_say),

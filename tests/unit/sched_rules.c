@@ -250,7 +250,7 @@ static void a_promise_is_refused_with_the_arithmetic(void **state)
 	assert_int_equal(sched_check(sched, &share, NULL, &err), -ENOSPC);
 	assert_string_equal(
 		err.text,
-		"27.5001 % of the GPU's time cannot be promised: 72.5 % are promised to others, 27.5 % are left");
+		"a requested share of 27.5001 % of the GPU's time does not fit: other vGPUs have requested 72.5 %, 27.5 % are left");
 	/* Instead of what it has itself. */
 	share = sim_request(87.5);
 	assert_int_equal(sched_check(sched, &share, v, &err), 0);

@@ -291,6 +291,11 @@ double sim_busy(const struct sim *sim)
 	return wanted_ns ? 100.0 * (double)sim->ran_ns / (double)wanted_ns : 100;
 }
 
+uint64_t sim_overlap_ns(const struct sim *sim)
+{
+	return own_of(sim)->overlap_ns;
+}
+
 double sim_most_in_window(const struct sim_vgpu *v, uint64_t from_ns, uint64_t window_ns)
 {
 	uint64_t first = (from_ns - SIM_BEGIN_NS) / MS, end = (v->sim->now_ns - SIM_BEGIN_NS) / MS,
@@ -350,7 +355,7 @@ void sim_print(const char *name, const struct sim *sim)
 		print_message(" %.2f", sim_share(sim->vgpus[i]));
 	print_message("  busy %.1f  hand-overs/s %.0f  overlap %.2f ms\n", sim_busy(sim),
 		      (double)sched_handovers(sim->sched) * 1e9 / (double)(sim->now_ns - SIM_BEGIN_NS),
-		      (double)own_of(sim)->overlap_ns / 1e6);
+		      (double)sim_overlap_ns(sim) / 1e6);
 }
 
 void sim_disturb(struct sim *sim, uint64_t *seed, const struct sched_share *share,

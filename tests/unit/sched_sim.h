@@ -44,6 +44,8 @@ void sim_mark(struct sim *sim);
 double sim_share(const struct sim_vgpu *v);
 double sim_use(const struct sim_vgpu *v);
 double sim_busy(const struct sim *sim);
+/* For how long vGPUs that may not share the token were on the GPU together. */
+uint64_t sim_overlap_ns(const struct sim *sim);
 /* The most it ran in any window that begins at or after `from_ns`, in percent of it. */
 double sim_most_in_window(const struct sim_vgpu *v, uint64_t from_ns, uint64_t window_ns);
 

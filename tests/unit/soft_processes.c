@@ -504,7 +504,6 @@ static void supervisor_speaks_for_its_descendants(void **state)
 	struct wire_files files;
 	char byte;
 	struct iovec part = { &byte, 1 };
-	uint32_t domain = 5;
 
 	(void)state;
 	child_tell(&child, 0);
@@ -527,12 +526,6 @@ static void supervisor_speaks_for_its_descendants(void **state)
 	assert_int_equal(program_memory(&theirs, 1, true, &bytes), 0);
 	assert_int_equal(use_of(child.pid).private_bytes, bytes);
 	assert_int_equal(use_of(getpid()).private_bytes, 0);
-	/* What a program must not choose for itself. */
-	assert_int_equal(program_alloc(&theirs, HANDLE_DEVICE, HANDLE_GROUP, 0xa06c, NULL, 0), 0);
-	assert_int_equal(program_control(&theirs, HANDLE_GROUP, SOFT_CTRL_GROUP_SET_DOMAIN, &domain, 4),
-			 RM_ERR_INSUFFICIENT_PERMISSIONS);
-	theirs.on_behalf = 0;
-	assert_int_equal(program_control(&theirs, HANDLE_GROUP, SOFT_CTRL_GROUP_SET_DOMAIN, &domain, 4), 0);
 	/* The client lives as long as its file, which we hold too. */
 	child_tell(&child, 0);
 	child_end(&child);

@@ -33,6 +33,16 @@ static void names_are_short_lower_case_and_plain(void **state)
 	assert_int_equal(spec_check_name(longest, NULL), 0);
 }
 
+static void names_of_jobs_are_a_prefix_and_a_number(void **state)
+{
+	(void)state;
+	assert_true(spec_is_of_job("slurm-42"));
+	assert_false(spec_is_of_job("slurm-"));
+	assert_false(spec_is_of_job("slurm-4a"));
+	assert_false(spec_is_of_job("slurm"));
+	assert_false(spec_is_of_job("a-slurm-4"));
+}
+
 static void time_is_exact_to_the_millionth(void **state)
 {
 	static const struct {
@@ -208,7 +218,8 @@ static void merge_takes_what_was_said_and_no_more(void **state)
 	static const char *const said[][2] = { { "mem", "1G" },		{ "time", "10:50" },
 					       { "class", "latency" },	{ "objective", "p99=2ms" },
 					       { "domain", "d" },	{ "timeslice", "1ms" },
-					       { "interleave", "low" }, { "public", "yes" } };
+					       { "interleave", "low" }, { "public", "yes" },
+					       { "sm", "25:50" } };
 	struct spec all = spec_default, to = spec_default;
 	uint32_t parts = 0;
 
@@ -313,15 +324,17 @@ static void a_difference_names_the_parts_that_differ(void **state)
 						   .timeslice_us = 4,
 						   .interleave = 1,
 						   .is_public = 1,
+						   .sm_request_ppm = 5,
+						   .sm_limit_ppm = 6,
 						   .domain = "pool" };
 
 	(void)state;
 	assert_int_equal(spec_difference(&spec, &spec), 0);
-	for (uint32_t parts = 0; parts < 2 * SPEC_PUBLIC; parts++) {
+	for (uint32_t parts = 0; parts <= SPEC_ALL; parts++) {
 		spec = spec_default;
 		spec_merge(&spec, &other, parts);
 		assert_int_equal(spec_difference(&spec_default, &spec), parts);
-		assert_int_equal(spec_difference(&spec, &other), (2 * SPEC_PUBLIC - 1) & ~parts);
+		assert_int_equal(spec_difference(&spec, &other), SPEC_ALL & ~parts);
 	}
 	/* Half a part is a part. */
 	spec = spec_default;
@@ -330,12 +343,67 @@ static void a_difference_names_the_parts_that_differ(void **state)
 	spec = spec_default;
 	spec.objective_us++;
 	assert_int_equal(spec_difference(&spec, &spec_default), SPEC_OBJECTIVE);
+	spec = spec_default;
+	spec.sm_limit_ppm++;
+	assert_int_equal(spec_difference(&spec, &spec_default), SPEC_SM);
+}
+
+static void sm_is_a_part_of_the_sms_of_a_domain(void **state)
+{
+	struct spec spec = spec_default;
+	uint32_t parts = 0;
+	char text[64];
+
+	(void)state;
+	assert_false(spec_has_sm(&spec));
+	assert_string_equal(spec_format_part(&spec, SPEC_SM, text, sizeof(text)), "none");
+	assert_int_equal(spec_parse(&spec, &parts, "sm", "25:62.5", NULL), 0);
+	assert_int_equal(parts, SPEC_SM);
+	assert_int_equal(spec.sm_request_ppm, 250000);
+	assert_int_equal(spec.sm_limit_ppm, 625000);
+	assert_true(spec_has_sm(&spec));
+	assert_string_equal(spec_format_part(&spec, SPEC_SM, text, sizeof(text)), "25:62.5");
+	assert_unsound(&spec,
+		       "sm '25:62.5': it divides the SMs among the vGPUs of a domain; name the domain");
+	assert_int_equal(spec_parse(&spec, &parts, "domain", "pool", NULL), 0);
+	assert_int_equal(spec_check(&spec, NULL), 0);
+	/* The limit is all of them where it is left out, and a request of nothing is one. */
+	assert_int_equal(spec_parse(&spec, &parts, "sm", "0", NULL), 0);
+	assert_int_equal(spec.sm_request_ppm, 0);
+	assert_int_equal(spec.sm_limit_ppm, SPEC_WHOLE_PPM);
+	assert_true(spec_has_sm(&spec));
+	assert_int_equal(spec_parse(&spec, &parts, "sm", "none", NULL), 0);
+	assert_false(spec_has_sm(&spec));
+	assert_int_equal(spec_check(&spec, NULL), 0);
+	assert_refused("sm", "",
+		       "sm '': not REQUEST:LIMIT in percent of the GPU's SMs; write for example 25:100");
+	assert_refused("sm", "50:40", "sm '50:40': the request, 50 percent, is above the limit, 40 percent");
+	assert_refused("sm", "101", "sm '101': more than all of it");
+	assert_refused("sm", "10:0", "sm '10:0': with a limit of 0 nothing would ever run");
+	assert_refused("sm", "1.00001", "more than four decimals");
+}
+
+static void check_refuses_sms_that_parse_would_not_make(void **state)
+{
+	struct spec spec = spec_default;
+
+	(void)state;
+	snprintf(spec.domain, sizeof(spec.domain), "pool");
+	spec.sm_request_ppm = 1;
+	assert_unsound(&spec, "sm '0.0001:0': with a limit of 0");
+	spec.sm_limit_ppm = UINT32_MAX;
+	assert_unsound(&spec, "more than all");
+	spec.sm_limit_ppm = 1;
+	assert_int_equal(spec_check(&spec, NULL), 0);
+	spec.sm_request_ppm = 2;
+	assert_unsound(&spec, "is above the limit");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_are_short_lower_case_and_plain),
+		cmocka_unit_test(names_of_jobs_are_a_prefix_and_a_number),
 		cmocka_unit_test(time_is_exact_to_the_millionth),
 		cmocka_unit_test(every_millionth_comes_back_as_it_was),
 		cmocka_unit_test(time_refuses_what_makes_no_sense),
@@ -346,6 +414,8 @@ int main(void)
 		cmocka_unit_test(check_refuses_what_parse_would_not_make),
 		cmocka_unit_test(objective_goes_with_class_latency_only),
 		cmocka_unit_test(a_difference_names_the_parts_that_differ),
+		cmocka_unit_test(sm_is_a_part_of_the_sms_of_a_domain),
+		cmocka_unit_test(check_refuses_sms_that_parse_would_not_make),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

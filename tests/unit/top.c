@@ -77,6 +77,12 @@ static void add_vgpu(struct json_object *vgpus, const char *name, double share)
 	json_object_array_add(vgpus, vgpu);
 }
 
+static void set_domain(struct json_object *now, size_t at, const char *domain)
+{
+	json_object_object_add(json_object_array_get_idx(json_object_object_get(now, "vgpus"), at), "domain",
+			       json_object_new_string(domain));
+}
+
 static struct json_object *report(int gpus)
 {
 	struct json_object *top = json_tokener_parse("{\"gpus\": [], \"vgpus\": []}");
@@ -175,8 +181,9 @@ static void eighty_columns_hold_what_matters_most(void **state)
 
 static void columns_go_one_by_one_as_it_gets_narrow(void **state)
 {
-	static const enum top_column order[] = { TOP_CLASS, TOP_P99,  TOP_GPU,	 TOP_BAR,   TOP_LIMIT,
-						 TOP_TIME,  TOP_USED, TOP_WAITS, TOP_STATE, TOP_SHARE };
+	static const enum top_column order[] = { TOP_CLASS,  TOP_P99,	TOP_GPU,  TOP_BAR,
+						 TOP_DOMAIN, TOP_LIMIT, TOP_TIME, TOP_USED,
+						 TOP_WAITS,  TOP_STATE, TOP_SHARE };
 	struct json_object *now = report(1);
 	struct top_layout layout;
 	struct top_row row = { .share = 0.5 };
@@ -185,6 +192,7 @@ static void columns_go_one_by_one_as_it_gets_narrow(void **state)
 	(void)state;
 	add_vgpu(json_object_object_get(now, "vgpus"), "a-name", 0.5);
 	row.vgpu = json_object_array_get_idx(json_object_object_get(now, "vgpus"), 0);
+	set_domain(now, 0, "pool");
 	for (unsigned columns = 200; columns; columns--) {
 		top_layout(&layout, &row, 1, columns);
 		assert_int_not_equal(layout.width[TOP_NAME], 0);
@@ -194,6 +202,30 @@ static void columns_go_one_by_one_as_it_gets_narrow(void **state)
 			assert_int_equal(!layout.width[order[i]], i < gone);
 	}
 	assert_int_equal(gone, sizeof(order) / sizeof(order[0]));
+	json_object_put(now);
+}
+
+static void domains_are_shown_if_there_are_any(void **state)
+{
+	struct json_object *now = many(3);
+	struct top_view view = view_of(24, 80);
+	struct frame frame;
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++)
+		set_domain(now, i, "");
+	frame_draw(&frame, NULL, now, &view);
+	assert_false(has(&frame, "DOMAIN"));
+	assert_true(has(&frame, "[#"));
+	frame_free(&frame);
+	set_domain(now, 1, "inference");
+	frame_draw(&frame, NULL, now, &view);
+	fits(&frame, &view);
+	for (const char *const *text = (const char *const[]){ "DOMAIN", "inference", "TIME", "SHARE", "USED",
+							      "LIMIT", "STATE", "WAITS FOR", NULL };
+	     *text; text++)
+		assert_true(has(&frame, *text));
+	frame_free(&frame);
 	json_object_put(now);
 }
 
@@ -351,7 +383,7 @@ static void many_gpus_leave_room_for_vgpus(void **state)
 	frame_draw(&frame, NULL, now, &view);
 	/* Without a report before it, from the shares of the last window. */
 	assert_true(has(&frame, "GPU soft:0: busy 25.0%"));
-	assert_true(has(&frame, "GPU soft:39: busy 0.0%, sharing tokens, promised 70%, memory"));
+	assert_true(has(&frame, "GPU soft:39: busy 0.0%, sharing tokens, requested 70%, memory"));
 	assert_false(has(&frame, "quit"));
 	frame_free(&frame);
 	json_object_put(now);
@@ -363,6 +395,7 @@ int main(void)
 		cmocka_unit_test(every_size_of_terminal_is_kept_to),
 		cmocka_unit_test(eighty_columns_hold_what_matters_most),
 		cmocka_unit_test(columns_go_one_by_one_as_it_gets_narrow),
+		cmocka_unit_test(domains_are_shown_if_there_are_any),
 		cmocka_unit_test(a_wide_terminal_cuts_no_name),
 		cmocka_unit_test(keys_move_the_selection_and_the_page),
 		cmocka_unit_test(the_selection_follows_its_vgpu),

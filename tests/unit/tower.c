@@ -33,7 +33,7 @@ void page_free(struct page *page)
 	munmap(page->test, PAGE);
 }
 
-struct tower *tower_new(const struct gate_rest *rest)
+struct tower *tower_new_rung(const struct gate_rest *rest, void (*rang)(volatile uint32_t *bell))
 {
 	struct tower *t = calloc(1, sizeof(*t));
 
@@ -42,6 +42,8 @@ struct tower *tower_new(const struct gate_rest *rest)
 	t->doorbell = page_new();
 	t->gate = gate_new(t->bell.gate, rest, NULL);
 	assert_non_null(t->gate);
+	if (rang)
+		gate_set_rang(t->gate, rang);
 	t->vgpu = gate_vgpu_add(t->gate);
 	t->program = gate_program_add(t->vgpu);
 	t->watched = gate_bell_add(t->program, t->doorbell.gate);
@@ -54,6 +56,11 @@ struct tower *tower_new(const struct gate_rest *rest)
 		gate_channel_set_token(t->channel[i], TOKEN + i);
 	}
 	return t;
+}
+
+struct tower *tower_new(const struct gate_rest *rest)
+{
+	return tower_new_rung(rest, NULL);
 }
 
 void tower_free(struct tower *t)

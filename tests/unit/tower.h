@@ -30,6 +30,8 @@ void page_free(struct page *page);
 
 /* One vGPU with one program, its doorbell and channels with tokens from TOKEN on. */
 struct tower *tower_new(const struct gate_rest *rest);
+/* The same; `rang`: see gate_set_rang. */
+struct tower *tower_new_rung(const struct gate_rest *rest, void (*rang)(volatile uint32_t *bell));
 void tower_free(struct tower *t);
 /* As a program does it: GP_PUT, then the bell. */
 void ring(struct tower *t, uint32_t channel, uint32_t put);

@@ -219,13 +219,8 @@ EXPORT CUresult cuArrayDestroy(CUarray handle)
 EXPORT CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *shape, CUarray handle)
 {
 	struct array *array;
-	CUresult result;
 
-	ENTER();
-	result = shape ? array_find(handle, &array) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*shape = array->shape;
-	LEAVE(result);
+	LEAVE_WITH(shape, array_find(handle, &array), array->shape);
 }
 
 EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *shape, CUarray handle)

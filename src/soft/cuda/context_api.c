@@ -84,25 +84,15 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device)
 EXPORT CUresult cuCtxGetId(CUcontext handle, unsigned long long *id)
 {
 	struct context *context;
-	CUresult result;
 
-	ENTER();
-	result = id ? find_context(handle, &context) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*id = context->id;
-	LEAVE(result);
+	LEAVE_WITH(id, find_context(handle, &context), context->id);
 }
 
 EXPORT CUresult cuCtxGetApiVersion(CUcontext handle, unsigned int *version)
 {
 	struct context *context;
-	CUresult result;
 
-	ENTER();
-	result = version ? find_context(handle, &context) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*version = context->api_version;
-	LEAVE(result);
+	LEAVE_WITH(version, find_context(handle, &context), context->api_version);
 }
 
 EXPORT CUresult cuCtxGetFlags(unsigned int *flags)

@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cuda/api.h"
 #include "soft/abi.h"
-#include "soft/cuda/api.h"
 #include "soft/ptx/ptx.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -45,6 +45,18 @@ void api_resume(unsigned held);
 			return enter_result; \
 	} while (0)
 #define LEAVE(result) return api_leave(result)
+/* The whole body of a function that returns a property of an object: `find` looks the object up, and `value` is what is
+ * stored in *to. */
+#define LEAVE_WITH(to, find, value) \
+	do { \
+		CUresult find_result; \
+\
+		ENTER(); \
+		find_result = (to) ? (find) : CUDA_ERROR_INVALID_VALUE; \
+		if (!find_result) \
+			*(to) = (value); \
+		LEAVE(find_result); \
+	} while (0)
 
 /* ---- port.c: a client of the driver. One client per process, one device object per GPU */
 struct gpu {
@@ -64,8 +76,9 @@ struct gpu {
 };
 struct port {
 	bool is_open;
-	pid_t pid;   /* of the owner: not a forked child */
-	int control; /* nvidiactl */
+	bool is_shared; /* in a shared domain */
+	pid_t pid;	/* of the owner: not a forked child */
+	int control;	/* nvidiactl */
 	uint32_t client;
 	unsigned gpu_count;
 	struct gpu gpus[SOFT_GPUS_MAX];
@@ -188,6 +201,7 @@ struct context {
 	volatile struct soft_notifier *notifier;
 	struct soft_print *print; /* NULL until a module prints */
 	CUresult error;		  /* sticky */
+	bool is_assertion_told;	  /* of it, or of a context beside it */
 	struct channel *channels;
 	struct stream *streams;
 	struct stream *null_stream; /* made with the context */
@@ -263,12 +277,17 @@ void stream_destroy(struct stream *stream); /* its work continues; freed when th
 CUresult stream_begin(struct stream *stream, uint32_t words, uint32_t bytes);
 struct fence stream_end(struct stream *stream);
 struct fence stream_fence(struct stream *stream); /* of all work so far, including that order */
+bool stream_is_idle(struct stream *stream);	  /* the same, without a wait */
 CUresult stream_synchronize(struct stream *stream);
 /* Call a function on the host in stream order; later work waits until it returns. Called without the lock, on
  * a thread of the library. */
 CUresult stream_host(struct stream *stream, void (*function)(void *), void *argument);
 /* The same with a status argument; also called if the context has an error. */
 CUresult stream_call_back(struct stream *stream, CUstreamCallback function, void *argument);
+/* Call `step` on that thread, with the lock, when the stream has reached the call, and again at each *next, until it returns
+ * true. Then `end` is called, also if the context is destroyed before. */
+CUresult stream_steps(struct stream *stream, bool (*step)(void *argument, struct fence *next),
+		      void (*end)(void *argument), void *argument);
 void host_functions_forget(struct context *context); /* functions not yet called are dropped */
 
 /* ---- op.c: all operations of a stream. A public function makes an op and calls stream_do: on a capturing
@@ -285,6 +304,7 @@ enum op_kind {
 	OP_FREE,
 	OP_VALUES,
 	OP_GRAPH, /* a child graph */
+	OP_CONDITION,
 	OP_KINDS,
 };
 struct function;
@@ -321,6 +341,13 @@ struct op_values {
 	uint32_t count;
 	CUstreamBatchMemOpParams *list; /* owned by the op */
 };
+struct condition;
+struct op_condition { /* of a conditional node */
+	struct condition *condition;
+	CUgraphConditionalNodeType type;
+	unsigned count;
+	struct graph **bodies; /* owned by the op */
+};
 struct op {
 	enum op_kind kind;
 	union {
@@ -332,6 +359,7 @@ struct op {
 		struct op_alloc alloc;
 		struct op_values values;
 		struct graph *child; /* owned by the op */
+		struct op_condition condition;
 	};
 };
 CUresult op_clone(const struct op *from, struct op *to);
@@ -371,9 +399,11 @@ CUresult capture_forbids_implicit(struct stream *stream);
 /* Called before an event or a stream is freed. */
 void capture_forget_event(struct event *event);
 void capture_forget_stream(struct stream *stream);
-/* graph.c: for op_clone and op_free of OP_GRAPH. */
+/* graph.c, graph_condition.c: for op_clone and op_free of OP_GRAPH and OP_CONDITION. */
 CUresult graph_clone(const struct graph *from, struct graph **to);
 void graph_free(struct graph *graph);
+CUresult op_clone_condition(const struct op_condition *from, struct op_condition *to);
+void op_free_condition(struct op_condition *op);
 
 /* ---- event.c */
 struct event {
@@ -450,7 +480,7 @@ void graph_memory_keep(uint64_t address);
 void graph_memory_drop(uint64_t address);
 bool graph_memory_is_live(uint64_t address); /* allocated by a launch, and not yet freed */
 
-/* ---- table.c: generated from names.txt and the signatures: all symbols by name */
+/* ---- table.c: generated from src/cuda: all symbols by name */
 struct entry {
 	const char *name; /* as exported: cuMemAlloc_v2 */
 	void *function;

@@ -51,13 +51,8 @@ EXPORT CUresult cuDeviceGetCount(int *count)
 EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
 	struct gpu *gpu;
-	CUresult result;
 
-	ENTER();
-	result = device ? device_find(ordinal, &gpu) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*device = (CUdevice)gpu->index;
-	LEAVE(result);
+	LEAVE_WITH(device, device_find(ordinal, &gpu), (CUdevice)gpu->index);
 }
 
 EXPORT CUresult cuDeviceGetName(char *name, int room, CUdevice device)
@@ -75,13 +70,8 @@ EXPORT CUresult cuDeviceGetName(char *name, int room, CUdevice device)
 EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 {
 	struct gpu *gpu;
-	CUresult result;
 
-	ENTER();
-	result = uuid ? device_find(device, &gpu) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*uuid = gpu->uuid;
-	LEAVE(result);
+	LEAVE_WITH(uuid, device_find(device, &gpu), gpu->uuid);
 }
 
 EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
@@ -92,13 +82,8 @@ EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
 EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
 	struct gpu *gpu;
-	CUresult result;
 
-	ENTER();
-	result = bytes ? device_find(device, &gpu) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*bytes = port_memory_total(gpu, NULL);
-	LEAVE(result);
+	LEAVE_WITH(bytes, device_find(device, &gpu), port_memory_total(gpu, NULL));
 }
 
 EXPORT CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)

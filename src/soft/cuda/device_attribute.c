@@ -110,6 +110,9 @@ CUresult device_attribute(const struct gpu *gpu, CUdevice_attribute attribute, i
 	case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID:
 		*value = (int)gpu->minor;
 		break;
+	case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
+		*value = port.is_shared;
+		break;
 	default:
 		*value = fixed[attribute];
 		break;

@@ -158,25 +158,15 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attri
 EXPORT CUresult cuFuncGetModule(CUmodule *module, CUfunction handle)
 {
 	struct function *function;
-	CUresult result;
 
-	ENTER();
-	result = module ? function_find(handle, &function) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*module = (CUmodule)function->module;
-	LEAVE(result);
+	LEAVE_WITH(module, function_find(handle, &function), (CUmodule)function->module);
 }
 
 EXPORT CUresult cuFuncGetName(const char **name, CUfunction handle)
 {
 	struct function *function;
-	CUresult result;
 
-	ENTER();
-	result = name ? function_find(handle, &function) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*name = function->kernel->name;
-	LEAVE(result);
+	LEAVE_WITH(name, function_find(handle, &function), function->kernel->name);
 }
 
 EXPORT CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *offset, size_t *bytes)

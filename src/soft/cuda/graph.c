@@ -66,6 +66,8 @@ CUresult graph_add_node(struct graph *graph, struct op *op, struct context *cont
 	new->context = context;
 	if (op->kind == OP_GRAPH)
 		op->child->parent = new;
+	for (unsigned i = 0; op->kind == OP_CONDITION && i < op->condition.count; i++)
+		op->condition.bodies[i]->parent = new;
 	graph->nodes[graph->node_count++] = new;
 	*node = new;
 	return CUDA_SUCCESS;
@@ -74,6 +76,8 @@ CUresult graph_add_node(struct graph *graph, struct op *op, struct context *cont
 static void node_free(struct node *node)
 {
 	handle_remove(node);
+	if (node->op.kind == OP_CONDITION)
+		node_free_bodies(node);
 	op_free(&node->op);
 	free(node->param_pointers);
 	free(node->copy);
@@ -143,6 +147,7 @@ void graph_free(struct graph *graph)
 	for (size_t i = 0; i < graph->node_count; i++)
 		node_free(graph->nodes[i]);
 	objects_release(graph);
+	conditions_release(graph);
 	handle_remove(graph);
 	free(graph->nodes);
 	free(graph->edges);
@@ -212,6 +217,8 @@ CUresult graph_copy(const struct graph *from, struct graph **to)
 	}
 	if (!result)
 		result = objects_copy(from, copy);
+	if (!result)
+		result = conditions_copy(from, copy);
 	if (result) {
 		graph_free(copy);
 		return result;
@@ -225,6 +232,17 @@ CUresult graph_clone(const struct graph *from, struct graph **to)
 	return graph_has_memory(from) ? CUDA_ERROR_NOT_SUPPORTED : graph_copy(from, to);
 }
 
+static struct node *find_copy_inside(const struct op *op, const struct node *node)
+{
+	struct node *found = NULL;
+
+	if (op->kind == OP_GRAPH)
+		return graph_find_copy(op->child, node);
+	for (unsigned i = 0; op->kind == OP_CONDITION && i < op->condition.count && !found; i++)
+		found = graph_find_copy(op->condition.bodies[i], node);
+	return found;
+}
+
 struct node *graph_find_copy(const struct graph *copy, const struct node *node)
 {
 	for (size_t i = 0; i < copy->node_count; i++) {
@@ -232,13 +250,33 @@ struct node *graph_find_copy(const struct graph *copy, const struct node *node)
 
 		if (candidate->origin == node->id)
 			return candidate;
-		if (candidate->op.kind != OP_GRAPH)
-			continue;
-		inner = graph_find_copy(candidate->op.child, node);
+		inner = find_copy_inside(&candidate->op, node);
 		if (inner)
 			return inner;
 	}
 	return NULL;
+}
+
+static bool graph_is_captured(const struct graph *graph);
+
+/* A capture is building a body of the node, or of one inside it. */
+static bool node_is_captured(const struct node *node)
+{
+	const struct op *op = &node->op;
+	bool is_captured = op->kind == OP_GRAPH && graph_is_captured(op->child);
+
+	for (unsigned i = 0; op->kind == OP_CONDITION && i < op->condition.count && !is_captured; i++)
+		is_captured = graph_is_captured(op->condition.bodies[i]);
+	return is_captured;
+}
+
+static bool graph_is_captured(const struct graph *graph)
+{
+	bool is_captured = graph->capture;
+
+	for (size_t i = 0; i < graph->node_count && !is_captured; i++)
+		is_captured = node_is_captured(graph->nodes[i]);
+	return is_captured;
 }
 
 EXPORT CUresult cuGraphCreate(CUgraph *handle, unsigned int flags)
@@ -264,7 +302,7 @@ EXPORT CUresult cuGraphDestroy(CUgraph handle)
 	result = graph_find(handle, &graph);
 	if (!result && graph->parent) /* the node owns a child */
 		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result && graph->capture)
+	if (!result && graph_is_captured(graph))
 		result = CUDA_ERROR_ILLEGAL_STATE;
 	if (!result)
 		graph_free(graph);
@@ -313,7 +351,7 @@ EXPORT CUresult cuGraphDestroyNode(CUgraphNode handle)
 	result = node_find(handle, &node);
 	if (!result && graph_has_memory(node->graph))
 		result = CUDA_ERROR_NOT_SUPPORTED;
-	if (!result && node->graph->capture)
+	if (!result && (node->graph->capture || node_is_captured(node)))
 		result = CUDA_ERROR_ILLEGAL_STATE;
 	if (!result)
 		graph_remove_node(node);
@@ -323,11 +361,6 @@ EXPORT CUresult cuGraphDestroyNode(CUgraphNode handle)
 EXPORT CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
 {
 	struct node *node;
-	CUresult result;
 
-	ENTER();
-	result = type ? node_find(handle, &node) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*type = params_type(node->op.kind);
-	LEAVE(result);
+	LEAVE_WITH(type, node_find(handle, &node), params_type(node->op.kind));
 }

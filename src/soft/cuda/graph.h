@@ -34,6 +34,7 @@ struct node { /* CUgraphNode */
 	CUmemPoolProps pool;	 /* of an allocation */
 	struct attribute *attributes;
 	size_t attribute_count;
+	struct exec **bodies; /* of a conditional node of an exec */
 };
 struct object_uses {
 	struct user_object *object;
@@ -50,6 +51,8 @@ struct graph {		     /* CUgraph */
 	unsigned exec_count;	 /* execs made from it; for memory nodes */
 	struct object_uses *objects;
 	size_t object_count;
+	struct condition **conditions; /* whose handles were made for it */
+	size_t condition_count;
 };
 CUresult graph_new(struct graph **graph);
 CUresult graph_find(CUgraph handle, struct graph **graph);
@@ -82,11 +85,26 @@ CUresult params_keep(const CUgraphNodeParams *params, struct node *node);
 /* The node owns what the result points to. */
 CUresult params_from_node(struct node *node, CUgraphNodeParams *params);
 CUgraphNodeType params_type(enum op_kind kind);
+CUresult params_find_context(CUcontext handle, struct context **context); /* NULL: the current one */
 /* Convert the structures of each node type. */
 void params_set_kernel(CUgraphNodeParams *params, const CUDA_KERNEL_NODE_PARAMS *from);
 void params_set_kernel_v1(CUgraphNodeParams *params, const CUDA_KERNEL_NODE_PARAMS_v1 *from);
 void params_set_memset(CUgraphNodeParams *params, const CUDA_MEMSET_NODE_PARAMS *from, CUcontext context);
 void params_set_values(CUgraphNodeParams *params, const CUDA_BATCH_MEM_OP_NODE_PARAMS *from);
+
+/* ---- graph_condition.c: conditional nodes */
+CUresult conditions_copy(const struct graph *from, struct graph *to);
+void conditions_release(struct graph *graph);
+CUresult condition_to_op(const struct graph *graph, CUDA_CONDITIONAL_NODE_PARAMS *params, struct op *op,
+			 struct context **context);
+void condition_from_op(const struct op_condition *op, CUDA_CONDITIONAL_NODE_PARAMS *params);
+/* Execs of the bodies of a node of an exec; node_free_bodies also after a failure. */
+CUresult node_make_bodies(struct node *node, CUDA_GRAPH_INSTANTIATE_PARAMS *why);
+void node_free_bodies(struct node *node);
+bool graph_has_conditions(const struct graph *graph); /* nodes, also in children */
+/* Set the conditions that have a default, also of children, at the begin of a launch. */
+CUresult conditions_begin(struct stream *stream, const struct graph *graph);
+CUresult condition_submit(struct stream *stream, const struct node *node);
 
 /* ---- graph_attributes.c */
 CUresult node_set_attribute(struct node *node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);

@@ -55,7 +55,7 @@ EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph_handl
 
 	ENTER();
 	result = graph_find(graph_handle, &graph);
-	if (!result && (graph->capture || graph->parent))
+	if (!result && (graph->capture || (graph->parent && graph->parent->op.kind != OP_CONDITION)))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
 		result = edges_check(graph, dependencies, dependencyData, numDependencies);
@@ -79,6 +79,7 @@ static CUresult find_fault(const struct capture *capture)
 	return capture_is_joined(capture) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
 }
 
+/* graph_out may be NULL if the program already has the graph. */
 EXPORT CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph_out)
 {
 	struct capture *capture;
@@ -88,11 +89,14 @@ EXPORT CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph_out)
 	CUresult result;
 
 	ENTER();
-	result = graph_out ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
+	result = stream_find(handle, &stream);
+	capture = result ? NULL : stream->capture;
+	if (!result && !graph_out && (!capture || capture->owns_graph))
+		result = CUDA_ERROR_INVALID_VALUE;
 	if (result)
 		LEAVE(result);
-	*graph_out = NULL;
-	capture = stream->capture;
+	if (graph_out)
+		*graph_out = NULL;
 	if (!capture)
 		LEAVE(CUDA_ERROR_ILLEGAL_STATE);
 	if (capture->origin != stream) {
@@ -102,10 +106,10 @@ EXPORT CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph_out)
 	result = find_fault(capture);
 	owns_graph = capture->owns_graph;
 	graph = capture_end(capture);
-	if (!result)
-		*graph_out = (CUgraph)graph;
-	else if (owns_graph)
+	if (result && owns_graph)
 		graph_free(graph);
+	else if (!result && graph_out)
+		*graph_out = (CUgraph)graph;
 	return objects_leave(result);
 }
 

@@ -8,7 +8,7 @@ static const char *const names[OP_KINDS] = {
 	[OP_EMPTY] = "EMPTY",	      [OP_KERNEL] = "KERNEL",	[OP_COPY] = "MEMCPY",
 	[OP_FILL] = "MEMSET",	      [OP_HOST] = "HOST",	[OP_RECORD] = "EVENT_RECORD",
 	[OP_WAIT] = "EVENT_WAIT",     [OP_ALLOC] = "MEM_ALLOC", [OP_FREE] = "MEM_FREE",
-	[OP_VALUES] = "BATCH_MEM_OP", [OP_GRAPH] = "GRAPH",
+	[OP_VALUES] = "BATCH_MEM_OP", [OP_GRAPH] = "GRAPH",	[OP_CONDITION] = "CONDITIONAL",
 };
 
 struct dot {
@@ -68,6 +68,8 @@ static void print_node(const struct dot *dot, const struct node *node)
 	fprintf(dot->file, "}\"];\n");
 	if (node->op.kind == OP_GRAPH)
 		print_graph(dot, node->op.child);
+	for (unsigned i = 0; node->op.kind == OP_CONDITION && i < node->op.condition.count; i++)
+		print_graph(dot, node->op.condition.bodies[i]);
 }
 
 static void print_graph(const struct dot *dot, const struct graph *graph)

@@ -206,6 +206,9 @@ CUresult exec_new(struct graph *graph, uint64_t flags, struct exec **exec, CUDA_
 	result = graph_copy(graph, &new->graph);
 	if (!result)
 		result = exec_plan(new, why);
+	for (uint32_t i = 0; i < new->node_count && !result; i++)
+		if (new->by_origin[i]->op.kind == OP_CONDITION)
+			result = node_make_bodies(new->by_origin[i], why);
 	if (result) {
 		exec_free(new);
 		return result;
@@ -222,14 +225,15 @@ struct fence exec_done(const struct exec *exec)
 	return exec->done;
 }
 
-/* User objects and memory are kept until launches that use them are done. A launch has copies of everything
- * else. */
+/* User objects, memory and bodies of conditional nodes are kept until launches that use them are done. A launch has copies
+ * of everything else. */
 void exec_free(struct exec *exec)
 {
 	struct graph *made_of = exec->made_of;
 
 	handle_remove(exec);
-	if (exec->graph && (exec->graph->object_count || graph_has_memory(exec->graph)))
+	if (exec->graph &&
+	    (exec->graph->object_count || graph_has_memory(exec->graph) || graph_has_conditions(exec->graph)))
 		fence_wait(exec_done(exec));
 	if (handle_kind(made_of) == HANDLE_GRAPH && made_of->id == exec->made_of_id)
 		made_of->exec_count--;

@@ -78,13 +78,9 @@ EXPORT CUresult cuGraphExecDestroy(CUgraphExec handle)
 EXPORT CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t *flags)
 {
 	struct exec *exec;
-	CUresult result;
 
-	ENTER();
-	result = flags ? exec_find(handle, &exec) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*flags = exec->flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
-	LEAVE(result);
+	LEAVE_WITH(flags, exec_find(handle, &exec),
+		   exec->flags & ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
 }
 
 EXPORT CUresult cuGraphUpload(CUgraphExec handle, CUstream stream_handle)

@@ -52,7 +52,8 @@ static CUresult exec_set(CUgraphExec exec_handle, CUgraphNode handle, CUgraphNod
 		result = exec_find_node(exec, handle, &node);
 	if (!result && params_type(node->op.kind) != params->type)
 		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result && (node->op.kind == OP_ALLOC || node->op.kind == OP_FREE))
+	if (!result &&
+	    (node->op.kind == OP_ALLOC || node->op.kind == OP_FREE || node->op.kind == OP_CONDITION))
 		result = CUDA_ERROR_NOT_SUPPORTED;
 	if (result)
 		LEAVE(result);

@@ -92,6 +92,8 @@ static CUresult launch_begin(struct launch *launch)
 	struct fence last = exec_done(launch->exec);
 	CUresult result = wait_for(launch->stream, &last, 1);
 
+	if (!result)
+		result = conditions_begin(launch->stream, launch->exec->graph);
 	launch->start = stream_fence(launch->stream);
 	return result;
 }
@@ -122,13 +124,15 @@ static CUresult launch_step(struct launch *launch, uint32_t index)
 	struct exec *exec = launch->exec;
 	const struct order_step *step = &exec->order.steps[index];
 	struct stream *lane = launch->lanes[step->lane];
+	const struct node *node = exec->nodes[index];
 	CUresult result;
 
 	if (step->is_empty)
 		return CUDA_SUCCESS;
 	result = wait_for_steps(launch, step);
-	if (!result && !exec->nodes[index]->is_disabled)
-		result = op_submit(lane, &exec->nodes[index]->op);
+	if (!result && !node->is_disabled)
+		result = node->op.kind == OP_CONDITION ? condition_submit(lane, node)
+						       : op_submit(lane, &node->op);
 	exec->fences[index] = fence_of(lane);
 	return result;
 }

@@ -51,7 +51,8 @@ static CUresult node_set(CUgraphNode handle, CUgraphNodeParams *params)
 	result = params ? node_find(handle, &node) : CUDA_ERROR_INVALID_VALUE;
 	if (!result && params_type(node->op.kind) != params->type)
 		result = CUDA_ERROR_INVALID_VALUE;
-	if (!result && (node->op.kind == OP_ALLOC || node->op.kind == OP_FREE))
+	if (!result &&
+	    (node->op.kind == OP_ALLOC || node->op.kind == OP_FREE || node->op.kind == OP_CONDITION))
 		result = CUDA_ERROR_NOT_SUPPORTED;
 	if (!result)
 		result = node_replace(node, params);

@@ -35,13 +35,28 @@ CUresult edges_check(const struct graph *graph, const CUgraphNode *handles, cons
 	return CUDA_SUCCESS;
 }
 
+/* The graph is a body of a conditional node, or part of one. */
+static bool is_in_body(const struct graph *graph)
+{
+	while (graph->parent && graph->parent->op.kind == OP_GRAPH)
+		graph = graph->parent->graph;
+	return graph->parent;
+}
+
+static bool is_for_bodies(CUgraphNodeType type)
+{
+	return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+	       type == CU_GRAPH_NODE_TYPE_MEMSET || type == CU_GRAPH_NODE_TYPE_GRAPH ||
+	       type == CU_GRAPH_NODE_TYPE_EMPTY || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
 /* A child graph can have memory nodes only if they were in it when it was added. */
 static bool may_add(const struct graph *graph, const CUgraphNodeParams *params)
 {
 	bool is_memory = params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
 			 params->type == CU_GRAPH_NODE_TYPE_MEM_FREE;
 
-	return !is_memory || !graph->parent;
+	return (!is_memory || !graph->parent) && (!is_in_body(graph) || is_for_bodies(params->type));
 }
 
 static CUresult node_add_edges(struct node *node, const CUgraphNode *from, const CUgraphEdgeData *data,

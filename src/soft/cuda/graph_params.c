@@ -12,7 +12,7 @@ static const CUgraphNodeType types[OP_KINDS] = {
 	[OP_HOST] = CU_GRAPH_NODE_TYPE_HOST,	   [OP_RECORD] = CU_GRAPH_NODE_TYPE_EVENT_RECORD,
 	[OP_WAIT] = CU_GRAPH_NODE_TYPE_WAIT_EVENT, [OP_ALLOC] = CU_GRAPH_NODE_TYPE_MEM_ALLOC,
 	[OP_FREE] = CU_GRAPH_NODE_TYPE_MEM_FREE,   [OP_VALUES] = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
-	[OP_GRAPH] = CU_GRAPH_NODE_TYPE_GRAPH,
+	[OP_GRAPH] = CU_GRAPH_NODE_TYPE_GRAPH,	   [OP_CONDITION] = CU_GRAPH_NODE_TYPE_CONDITIONAL,
 };
 
 CUgraphNodeType params_type(enum op_kind kind)
@@ -62,7 +62,7 @@ void params_set_values(CUgraphNodeParams *params, const CUDA_BATCH_MEM_OP_NODE_P
 	};
 }
 
-static CUresult find_context(CUcontext handle, struct context **context)
+CUresult params_find_context(CUcontext handle, struct context **context)
 {
 	if (!handle)
 		return context_current(context);
@@ -78,7 +78,7 @@ static void choose_context(CUcontext asked, struct context **context)
 {
 	struct context *home = context_home(*context), *other;
 
-	if (!find_context(asked, &other) && context_home(other) == home)
+	if (!params_find_context(asked, &other) && context_home(other) == home)
 		*context = other;
 }
 
@@ -113,7 +113,7 @@ static CUresult kernel_to_op(const CUDA_KERNEL_NODE_PARAMS_v3 *params, struct op
 static CUresult memcpy_to_op(const CUDA_MEMCPY_NODE_PARAMS *params, struct op *op, struct context **context)
 {
 	const CUDA_MEMCPY3D *copy = &params->copyParams;
-	CUresult result = find_context(params->copyCtx, context);
+	CUresult result = params_find_context(params->copyCtx, context);
 
 	op->kind = OP_COPY;
 	if (!result && (params->flags || params->reserved))
@@ -140,7 +140,7 @@ static CUresult memset_to_op(const CUDA_MEMSET_NODE_PARAMS_v2 *params, struct op
 				     .height = params->height,
 				     .value = params->value,
 				     .element_bytes = bytes };
-	return find_context(params->ctx, context);
+	return params_find_context(params->ctx, context);
 }
 
 static CUresult event_to_op(CUevent handle, enum op_kind kind, struct op *op)
@@ -241,7 +241,7 @@ static CUresult values_to_op(const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 *params, str
 		return CUDA_ERROR_INVALID_VALUE;
 	borrowed.values.count = params->count;
 	borrowed.values.list = params->paramArray;
-	return find_context(params->ctx, context) ? CUDA_ERROR_INVALID_VALUE : op_clone(&borrowed, op);
+	return params_find_context(params->ctx, context) ? CUDA_ERROR_INVALID_VALUE : op_clone(&borrowed, op);
 }
 
 CUresult params_to_op(const struct graph *graph, CUgraphNodeParams *params, struct op *op,
@@ -275,9 +275,10 @@ CUresult params_to_op(const struct graph *graph, CUgraphNodeParams *params, stru
 		return free_to_op(graph, params->free.dptr, op);
 	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
 		return values_to_op(&params->memOp, op, context);
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+		return condition_to_op(graph, &params->conditional, op, context);
 	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
 	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
 		return CUDA_ERROR_NOT_SUPPORTED;
 	}
 	return CUDA_ERROR_INVALID_VALUE;
@@ -414,6 +415,10 @@ CUresult params_from_node(struct node *node, CUgraphNodeParams *params)
 		params->memOp.ctx = (CUcontext)node->context;
 		params->memOp.count = op->values.count;
 		params->memOp.paramArray = op->values.list;
+		break;
+	case OP_CONDITION:
+		condition_from_op(&op->condition, &params->conditional);
+		params->conditional.ctx = (CUcontext)node->context;
 		break;
 	case OP_EMPTY:
 	case OP_KINDS:

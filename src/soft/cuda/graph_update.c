@@ -80,6 +80,8 @@ CUgraphExecUpdateResult update_check(const struct node *old, const struct op *op
 	case OP_FREE:
 		return old->op.alloc.bytes == op->alloc.bytes ? CU_GRAPH_EXEC_UPDATE_SUCCESS
 							      : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+	case OP_CONDITION: /* bodies are instantiated with the exec */
+		return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
 	default:
 		return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 	}

@@ -92,13 +92,8 @@ EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx handle)
 EXPORT CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx handle)
 {
 	struct green *green;
-	CUresult result;
 
-	ENTER();
-	result = context ? green_find(handle, &green) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*context = (CUcontext)green->context;
-	LEAVE(result);
+	LEAVE_WITH(context, green_find(handle, &green), (CUcontext)green->context);
 }
 
 static CUresult get_resource(const struct context *context, CUdevResource *resource, CUdevResourceType type)
@@ -201,23 +196,13 @@ EXPORT CUresult cuGreenCtxStreamCreate(CUstream *handle, CUgreenCtx green_handle
 EXPORT CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx *green)
 {
 	struct stream *stream;
-	CUresult result;
 
-	ENTER();
-	result = green ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*green = (CUgreenCtx)stream->green;
-	LEAVE(result);
+	LEAVE_WITH(green, stream_find(handle, &stream), (CUgreenCtx)stream->green);
 }
 
 EXPORT CUresult cuGreenCtxGetId(CUgreenCtx handle, unsigned long long *id)
 {
 	struct green *green;
-	CUresult result;
 
-	ENTER();
-	result = id ? green_find(handle, &green) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*id = green->context_id;
-	LEAVE(result);
+	LEAVE_WITH(id, green_find(handle, &green), green->context_id);
 }

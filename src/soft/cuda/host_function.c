@@ -13,8 +13,11 @@
 struct host_call {
 	struct context *context;
 	uint64_t context_id;
-	struct fence arrival; /* the stream has reached the call */
-	uint64_t word;	      /* value that releases the stream */
+	struct fence arrival;		      /* the stream has reached the call, or the next step is due */
+	struct channel *channel;	      /* of the stream */
+	uint64_t word;			      /* value that releases the stream */
+	bool (*step)(void *, struct fence *); /* instead of a function */
+	void (*end)(void *);
 	void (*function)(void *);
 	CUstreamCallback callback;
 	CUstream handle; /* argument of the callback */
@@ -77,13 +80,50 @@ static struct host_call *wait_ready(void)
 
 static void let_go_on(const struct host_call *call)
 {
-	struct channel *channel = call->arrival.channel;
+	struct channel *channel = call->channel;
 
 	/* The front end reads the word after the doorbell. The release makes writes of the function visible
 	 * before it. */
 	__atomic_store_n((uint64_t *)(void *)(channel->state->low.at + HOST_WORD_AT), call->word,
 			 __ATOMIC_RELEASE);
 	channel_ring(channel);
+}
+
+static void enqueue(struct host_call *call)
+{
+	struct host_call **at = &queue;
+
+	pthread_mutex_lock(&queue_lock);
+	while (*at)
+		at = &(*at)->next;
+	*at = call;
+	pthread_cond_signal(&queue_grew);
+	pthread_mutex_unlock(&queue_lock);
+}
+
+static void end_call(struct host_call *call)
+{
+	if (call->end)
+		call->end(call->argument);
+	free(call);
+}
+
+/* With the lock, so that the context is not destroyed before the call is in the queue again. */
+static void run_step(struct host_call *call)
+{
+	bool is_there;
+
+	api_lock();
+	is_there = context_has_id(call->context, call->context_id);
+	call->next = NULL;
+	if (is_there && !context_check(call->context) && !call->step(call->argument, &call->arrival)) {
+		enqueue(call);
+	} else {
+		if (is_there)
+			let_go_on(call);
+		end_call(call);
+	}
+	api_unlock();
 }
 
 static void run(struct host_call *call)
@@ -109,8 +149,14 @@ static void run(struct host_call *call)
 static void *host_thread(void *unused)
 {
 	(void)unused;
-	for (;;)
-		run(wait_ready());
+	for (;;) {
+		struct host_call *call = wait_ready();
+
+		if (call->step)
+			run_step(call);
+		else
+			run(call);
+	}
 	return NULL;
 }
 
@@ -132,18 +178,6 @@ static CUresult start_thread(void)
 	pthread_detach(thread);
 	has_thread = true;
 	return CUDA_SUCCESS;
-}
-
-static void enqueue(struct host_call *call)
-{
-	struct host_call **at = &queue;
-
-	pthread_mutex_lock(&queue_lock);
-	while (*at)
-		at = &(*at)->next;
-	*at = call;
-	pthread_cond_signal(&queue_grew);
-	pthread_mutex_unlock(&queue_lock);
 }
 
 /* Begin the wait such that no work is submitted between `arrival` and the wait. */
@@ -174,6 +208,7 @@ static CUresult stream_call(struct stream *stream, const struct host_call *like)
 		free(call);
 		return result;
 	}
+	call->channel = stream->channel;
 	call->word = ++state->host_count;
 	channel_acquire(stream->channel, state->low.address + HOST_WORD_AT, call->word, SOFT_SEM_ACQUIRE_GEQ,
 			true);
@@ -185,6 +220,12 @@ static CUresult stream_call(struct stream *stream, const struct host_call *like)
 CUresult stream_host(struct stream *stream, void (*function)(void *), void *argument)
 {
 	return stream_call(stream, &(struct host_call){ .function = function, .argument = argument });
+}
+
+CUresult stream_steps(struct stream *stream, bool (*step)(void *argument, struct fence *next),
+		      void (*end)(void *argument), void *argument)
+{
+	return stream_call(stream, &(struct host_call){ .step = step, .end = end, .argument = argument });
 }
 
 CUresult stream_call_back(struct stream *stream, CUstreamCallback function, void *argument)
@@ -203,7 +244,7 @@ void host_functions_forget(struct context *context)
 	for (struct host_call **at = &queue, *call; (call = *at);) {
 		if (call->context == context) {
 			*at = call->next;
-			free(call);
+			end_call(call);
 		} else {
 			at = &call->next;
 		}

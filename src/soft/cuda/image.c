@@ -5,23 +5,11 @@
 #include <string.h>
 
 #include "base/own.h"
-#include "soft/cuda/fatbin.h"
+#include "cuda/fatbin.h"
 #include "soft/cuda/image.h"
 #include "soft/cuda/join.h"
 
-enum { TARGET = 90, CANDIDATES_MAX = 32, PARTS_MAX = 4096 };
-
-struct wrapper { /* __fatBinC_Wrapper_t of CUDA's fatbinary_section.h */
-	uint32_t magic, version;
-	const void *data;
-	const void *const *parts; /* version 2: fat binaries to be linked, terminated by NULL */
-};
-
-struct candidates {
-	struct fatbin_entry list[CANDIDATES_MAX];
-	unsigned count;
-	uint32_t machine_target; /* of machine code in the image */
-};
+enum { TARGET = 90, PARTS_MAX = 4096 };
 
 CUresult image_result(int rc)
 {
@@ -37,37 +25,6 @@ CUresult image_result(int rc)
 	default:
 		return CUDA_ERROR_INVALID_PTX;
 	}
-}
-
-/* Order: PTX up to the target of the GPU, highest first; then PTX for newer targets, lowest first, which may
- * work. */
-static int compare(const void *left, const void *right)
-{
-	uint32_t a = ((const struct fatbin_entry *)left)->target;
-	uint32_t b = ((const struct fatbin_entry *)right)->target;
-
-	if ((a <= TARGET) != (b <= TARGET))
-		return a <= TARGET ? -1 : 1;
-	return a <= TARGET ? (a < b) - (a > b) : (a > b) - (a < b);
-}
-
-static int collect(const void *data, size_t length, struct candidates *found, struct bf_error *err)
-{
-	struct fatbin_walk walk;
-	struct fatbin_entry entry;
-	int rc = fatbin_start(data, length, &walk, err);
-
-	found->count = 0;
-	found->machine_target = 0;
-	while (!rc && (rc = fatbin_next(&walk, &entry, err)) > 0) {
-		rc = 0;
-		if (entry.kind == FATBIN_KIND_PTX && found->count < CANDIDATES_MAX)
-			found->list[found->count++] = entry;
-		else if (entry.kind == FATBIN_KIND_ELF)
-			found->machine_target = entry.target;
-	}
-	qsort(found->list, found->count, sizeof(*found->list), compare);
-	return rc;
 }
 
 static CUresult no_code(uint32_t target, struct bf_error *err)
@@ -89,9 +46,9 @@ static CUresult no_code(uint32_t target, struct bf_error *err)
 static CUresult load_fatbin(const void *data, size_t length, struct image *image, struct bf_error *err)
 {
 	struct bf_error first = { 0 }, later;
-	struct candidates found;
+	struct fatbin_choices found;
 
-	if (collect(data, length, &found, err))
+	if (fatbin_choose(data, length, TARGET, &found, err))
 		return CUDA_ERROR_INVALID_IMAGE;
 	if (!found.count)
 		return no_code(found.machine_target, err);
@@ -134,9 +91,9 @@ static CUresult load_text(const char *data, size_t length, struct image *image, 
 static CUresult fatbin_best(const void *data, size_t length, char **text, size_t *text_length,
 			    struct bf_error *err)
 {
-	struct candidates found;
+	struct fatbin_choices found;
 
-	if (collect(data, length, &found, err))
+	if (fatbin_choose(data, length, TARGET, &found, err))
 		return CUDA_ERROR_INVALID_IMAGE;
 	if (!found.count)
 		return no_code(found.machine_target, err);
@@ -183,23 +140,14 @@ static CUresult load_parts(const void *const *parts, struct image *image, struct
 	return result;
 }
 
-/* Whether the image starts with these bytes. With length 0, the image has at least four bytes, unless a NUL
- * comes before. */
-static bool starts_with(const char *data, size_t length, uint32_t magic)
-{
-	if (length)
-		return length >= sizeof(magic) && !memcmp(data, &magic, sizeof(magic));
-	return !strncmp(data, (const char *)&magic, sizeof(magic));
-}
-
 static CUresult load_wrapped(const void *data, struct image *image, struct bf_error *err)
 {
-	struct wrapper wrapper;
+	struct fatbin_wrapper wrapper;
 
 	memcpy(&wrapper, data, sizeof(wrapper));
 	if (wrapper.version == 2 && wrapper.parts)
 		return load_parts(wrapper.parts, image, err);
-	if (!wrapper.data || !starts_with(wrapper.data, 0, FATBIN_MAGIC))
+	if (!wrapper.data || !fatbin_starts_with(wrapper.data, 0, FATBIN_MAGIC))
 		return CUDA_ERROR_INVALID_IMAGE;
 	return load_fatbin(wrapper.data, fatbin_length(wrapper.data), image, err);
 }
@@ -209,18 +157,18 @@ CUresult image_load(const void *data, size_t length, struct image *image, struct
 	const uint32_t elf = 0x464c457f;
 
 	*image = (struct image){ 0 };
-	if (!length && starts_with(data, 0, FATBIN_WRAPPER_MAGIC))
+	if (!length && fatbin_starts_with(data, 0, FATBIN_WRAPPER_MAGIC))
 		return load_wrapped(data, image, err);
-	if (starts_with(data, length, elf))
+	if (fatbin_starts_with(data, length, elf))
 		return no_code(0, err);
-	if (starts_with(data, length, FATBIN_MAGIC))
+	if (fatbin_starts_with(data, length, FATBIN_MAGIC))
 		return load_fatbin(data, length ? length : fatbin_length(data), image, err);
 	return load_text(data, length, image, err);
 }
 
 CUresult image_text(const void *data, size_t length, char **text, size_t *text_length, struct bf_error *err)
 {
-	if (starts_with(data, length, FATBIN_MAGIC))
+	if (fatbin_starts_with(data, length, FATBIN_MAGIC))
 		return fatbin_best(data, length, text, text_length, err);
 	*text_length = strnlen(data, length);
 	*text = strndup(data, *text_length);

@@ -3,7 +3,7 @@
 #define BELFRY_SOFT_CUDA_IMAGE_H
 
 #include "base/error.h"
-#include "soft/cuda/api.h"
+#include "cuda/api.h"
 #include "soft/ptx/ptx.h"
 
 struct image {

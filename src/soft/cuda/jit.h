@@ -4,7 +4,7 @@
 #define BELFRY_SOFT_CUDA_JIT_H
 
 #include "base/error.h"
-#include "soft/cuda/api.h"
+#include "cuda/api.h"
 
 struct jit {
 	unsigned count;

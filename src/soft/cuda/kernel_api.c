@@ -35,25 +35,15 @@ EXPORT CUresult cuKernelGetFunction(CUfunction *handle, CUkernel kernel_handle)
 EXPORT CUresult cuKernelGetLibrary(CUlibrary *library, CUkernel handle)
 {
 	struct kernel *kernel;
-	CUresult result;
 
-	ENTER();
-	result = library ? kernel_find(handle, &kernel) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*library = (CUlibrary)kernel->library;
-	LEAVE(result);
+	LEAVE_WITH(library, kernel_find(handle, &kernel), (CUlibrary)kernel->library);
 }
 
 EXPORT CUresult cuKernelGetName(const char **name, CUkernel handle)
 {
 	struct kernel *kernel;
-	CUresult result;
 
-	ENTER();
-	result = name ? kernel_find(handle, &kernel) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*name = kernel->ptx->name;
-	LEAVE(result);
+	LEAVE_WITH(name, kernel_find(handle, &kernel), kernel->ptx->name);
 }
 
 EXPORT CUresult cuKernelGetParamInfo(CUkernel handle, size_t index, size_t *offset, size_t *bytes)

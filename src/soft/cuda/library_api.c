@@ -95,13 +95,8 @@ EXPORT CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary handle, const cha
 EXPORT CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary handle)
 {
 	struct library *library;
-	CUresult result;
 
-	ENTER();
-	result = count ? library_find(handle, &library) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*count = library->kernel_count;
-	LEAVE(result);
+	LEAVE_WITH(count, library_find(handle, &library), library->kernel_count);
 }
 
 EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int count, CUlibrary handle)
@@ -132,13 +127,8 @@ static CUresult module_here(CUlibrary handle, struct module **module)
 EXPORT CUresult cuLibraryGetModule(CUmodule *handle, CUlibrary library)
 {
 	struct module *module;
-	CUresult result;
 
-	ENTER();
-	result = handle ? module_here(library, &module) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*handle = (CUmodule)module;
-	LEAVE(result);
+	LEAVE_WITH(handle, module_here(library, &module), (CUmodule)module);
 }
 
 EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *bytes, CUlibrary library, const char *name)

@@ -121,13 +121,8 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule handle, const
 EXPORT CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule handle)
 {
 	struct module *module;
-	CUresult result;
 
-	ENTER();
-	result = count ? module_find(handle, &module) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*count = module->function_count;
-	LEAVE(result);
+	LEAVE_WITH(count, module_find(handle, &module), module->function_count);
 }
 
 EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int count, CUmodule handle)

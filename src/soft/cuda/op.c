@@ -33,6 +33,8 @@ CUresult op_clone(const struct op *from, struct op *to)
 		return CUDA_SUCCESS;
 	case OP_GRAPH:
 		return graph_clone(from->child, &to->child);
+	case OP_CONDITION:
+		return op_clone_condition(&from->condition, &to->condition);
 	default:
 		return CUDA_SUCCESS;
 	}
@@ -56,6 +58,9 @@ void op_free(struct op *op)
 		break;
 	case OP_GRAPH:
 		graph_free(op->child);
+		break;
+	case OP_CONDITION:
+		op_free_condition(&op->condition);
 		break;
 	default:
 		break;
@@ -86,6 +91,8 @@ CUresult op_submit(struct stream *stream, const struct op *op)
 		return op_submit_values(stream, &op->values);
 	case OP_GRAPH:
 		return op_submit_graph(stream, op->child);
+	case OP_CONDITION: /* only a node of an exec can be launched */
+		return CUDA_ERROR_NOT_SUPPORTED;
 	default:
 		return CUDA_SUCCESS;
 	}

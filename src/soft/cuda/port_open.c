@@ -209,6 +209,8 @@ CUresult port_open(void)
 	if (!result)
 		result = open_client();
 	if (!result)
+		result = port_join_domain();
+	if (!result)
 		result = open_gpus(all, &count);
 	if (!result)
 		choose_gpus(all, count);

@@ -61,15 +61,20 @@ static void tell_assertion(const struct soft_notifier *n)
 		return; /* the program has no stderr */
 }
 
+/* The context of a green context has the faults of its parent, which has those of it. */
 void context_set_error(struct context *context, CUresult error)
 {
-	CUresult none = CUDA_SUCCESS;
+	for (; context; context = context->parent) {
+		CUresult none = CUDA_SUCCESS;
 
-	__atomic_compare_exchange_n(&context->error, &none, error, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+		__atomic_compare_exchange_n(&context->error, &none, error, false, __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED);
+	}
 }
 
 CUresult context_check(struct context *context)
 {
+	struct context *whole = context->parent ? context->parent : context; /* they have the same faults */
 	struct soft_notifier notifier;
 	CUresult error = __atomic_load_n(&context->error, __ATOMIC_RELAXED);
 
@@ -81,7 +86,9 @@ CUresult context_check(struct context *context)
 	context_set_error(context, error);
 	channels_finish(context);
 	context_print(context); /* print the earlier output first */
-	if (notifier.fault == PTX_FAULT_ASSERT)
+	/* Without a kernel, the assertion is that of another program of the shared domain. */
+	if (notifier.fault == PTX_FAULT_ASSERT && notifier.kernel[0] &&
+	    !__atomic_exchange_n(&whole->is_assertion_told, true, __ATOMIC_RELAXED))
 		tell_assertion(&notifier);
 	return error;
 }

@@ -114,6 +114,11 @@ static uint32_t count_waits(struct stream *stream)
 	return count;
 }
 
+bool stream_is_idle(struct stream *stream)
+{
+	return !count_waits(stream) && is_idle(stream);
+}
+
 static void put_wait(struct stream *stream, struct channel *other, uint64_t *waited)
 {
 	if (!is_behind(other, waited))

@@ -69,7 +69,7 @@ static CUresult find_to_ask(CUstream handle, struct stream **stream)
 	return result ? result : capture_forbids();
 }
 
-/* Includes work that the stream must wait for. */
+/* Includes work that the stream must wait for, and places nothing on it. */
 EXPORT CUresult cuStreamQuery(CUstream handle)
 {
 	struct stream *stream;
@@ -77,7 +77,7 @@ EXPORT CUresult cuStreamQuery(CUstream handle)
 
 	ENTER();
 	result = find_to_ask(handle, &stream);
-	if (!result && !fence_is_done(stream_fence(stream)))
+	if (!result && !stream_is_idle(stream))
 		result = CUDA_ERROR_NOT_READY;
 	if (!result)
 		result = context_check(stream->context);
@@ -99,61 +99,36 @@ EXPORT CUresult cuStreamSynchronize(CUstream handle)
 EXPORT CUresult cuStreamGetFlags(CUstream handle, unsigned int *flags)
 {
 	struct stream *stream;
-	CUresult result;
 
-	ENTER();
-	result = flags ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*flags = stream->flags;
-	LEAVE(result);
+	LEAVE_WITH(flags, stream_find(handle, &stream), stream->flags);
 }
 
 EXPORT CUresult cuStreamGetPriority(CUstream handle, int *priority)
 {
 	struct stream *stream;
-	CUresult result;
 
-	ENTER();
-	result = priority ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*priority = stream->priority;
-	LEAVE(result);
+	LEAVE_WITH(priority, stream_find(handle, &stream), stream->priority);
 }
 
 EXPORT CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 {
 	struct stream *stream;
-	CUresult result;
 
-	ENTER();
-	result = id ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*id = stream->id;
-	LEAVE(result);
+	LEAVE_WITH(id, stream_find(handle, &stream), stream->id);
 }
 
 EXPORT CUresult cuStreamGetDevice(CUstream handle, CUdevice *device)
 {
 	struct stream *stream;
-	CUresult result;
 
-	ENTER();
-	result = device ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*device = (CUdevice)stream->context->gpu->index;
-	LEAVE(result);
+	LEAVE_WITH(device, stream_find(handle, &stream), (CUdevice)stream->context->gpu->index);
 }
 
 EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext *context)
 {
 	struct stream *stream;
-	CUresult result;
 
-	ENTER();
-	result = context ? stream_find(handle, &stream) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*context = (CUcontext)stream->context;
-	LEAVE(result);
+	LEAVE_WITH(context, stream_find(handle, &stream), (CUcontext)stream->context);
 }
 
 /* Sets one of the two, never both. */

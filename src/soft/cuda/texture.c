@@ -33,6 +33,17 @@ static CUresult texture_find(uint64_t handle, bool is_surface, struct texture **
 	return t ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Copy the member at offset `at` of an object to the program. */
+static CUresult texture_read(uint64_t handle, bool is_surface, size_t at, void *to, size_t bytes)
+{
+	struct texture *texture;
+	CUresult result = to ? texture_find(handle, is_surface, &texture) : CUDA_ERROR_INVALID_VALUE;
+
+	if (!result)
+		memcpy(to, (const char *)texture + at, bytes);
+	return result;
+}
+
 /* ---- conversion of the program's descriptions */
 
 static CUresult from_array(CUarray handle, struct ptx_texture *to)
@@ -264,36 +275,23 @@ EXPORT CUresult cuTexObjectDestroy(CUtexObject handle)
 
 EXPORT CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC *resource, CUtexObject handle)
 {
-	struct texture *texture;
-	CUresult result;
-
 	ENTER();
-	result = resource ? texture_find(handle, false, &texture) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*resource = texture->resource;
-	LEAVE(result);
+	LEAVE(texture_read(handle, false, offsetof(struct texture, resource), resource, sizeof(*resource)));
 }
 
 EXPORT CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC *sampling, CUtexObject handle)
 {
-	struct texture *texture;
-	CUresult result;
-
 	ENTER();
-	result = sampling ? texture_find(handle, false, &texture) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*sampling = texture->sampling;
-	LEAVE(result);
+	LEAVE(texture_read(handle, false, offsetof(struct texture, sampling), sampling, sizeof(*sampling)));
 }
 
 /* Objects with a view are not supported, so there is none to return. */
 EXPORT CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC *view, CUtexObject handle)
 {
-	struct texture *texture;
 	CUresult result;
 
 	ENTER();
-	result = view ? texture_find(handle, false, &texture) : CUDA_ERROR_INVALID_VALUE;
+	result = texture_read(handle, false, 0, view, 0);
 	LEAVE(result ? result : CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -319,12 +317,6 @@ EXPORT CUresult cuSurfObjectDestroy(CUsurfObject handle)
 
 EXPORT CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *resource, CUsurfObject handle)
 {
-	struct texture *texture;
-	CUresult result;
-
 	ENTER();
-	result = resource ? texture_find(handle, true, &texture) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*resource = texture->resource;
-	LEAVE(result);
+	LEAVE(texture_read(handle, true, offsetof(struct texture, resource), resource, sizeof(*resource)));
 }

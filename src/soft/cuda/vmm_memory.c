@@ -133,11 +133,6 @@ EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop
 						       CUmemGenericAllocationHandle handle)
 {
 	struct vmm_memory *memory;
-	CUresult result;
 
-	ENTER();
-	result = props ? vmm_find(handle, &memory) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*props = memory->props;
-	LEAVE(result);
+	LEAVE_WITH(props, vmm_find(handle, &memory), memory->props);
 }

@@ -15,11 +15,12 @@ enum {
 	TIMESLICE_US = 2000, /* hw's default */
 };
 
-static uint32_t make_group(struct driver *driver, uint32_t gpu, uint32_t class_id, struct object **made)
+static uint32_t make_group(struct site *site, uint32_t gpu, uint32_t class_id, struct object **made)
 {
-	struct object *group = object_new(driver, class_id, OBJECT_GROUP);
+	struct object *group = object_new(site->driver, class_id, OBJECT_GROUP);
 
-	if (!group || hw_group_new(driver->gpus[gpu], &group->group.hw)) {
+	if (!group || hw_group_new(site->driver->gpus[gpu], &group->group.hw) ||
+	    hw_group_set_domain(group->group.hw, domain_of_group(site))) {
 		object_put(group);
 		return RM_ERR_NO_MEMORY;
 	}
@@ -59,7 +60,7 @@ uint32_t group_alloc(struct site *site, uint32_t gpu, struct object **object)
 
 	if (site->call->params_bytes && site->call->params_bytes != site->driver->layout->group_size)
 		return RM_ERR_INVALID_ARGUMENT;
-	status = make_group(site->driver, gpu, site->rm.class_id, object);
+	status = make_group(site, gpu, site->rm.class_id, object);
 	if (status || !site->call->params_bytes)
 		return status;
 	pthread_mutex_lock(&site->driver->lock);
@@ -163,7 +164,7 @@ static uint32_t make_channel(struct site *site, uint32_t gpu, struct hw_channel_
 	channel->gpu = gpu;
 	channel->channel.is_alone = !group;
 	if (!group)
-		status = make_group(site->driver, gpu, 0xa06c, &group);
+		status = make_group(site, gpu, 0xa06c, &group);
 	channel->channel.group = status ? NULL : group;
 	if (!status) {
 		options->group = group->group.hw;

@@ -92,6 +92,7 @@ void client_free(struct client *client, struct reap *reap)
 	while (!list_is_empty(&client->children))
 		object_free(list_of(client->children.next, struct object, of_parent), reap);
 	client->is_dead = true;
+	domain_leave(client);
 	list_remove(&client->of_file);
 	client->file = NULL;
 	list_remove(&client->of_driver);

@@ -104,18 +104,6 @@ static uint32_t get_token(struct control_site *site)
 	return RM_OK;
 }
 
-/* Refused for a program under a warden: it could choose its neighbours. */
-static uint32_t set_domain(struct control_site *site)
-{
-	struct soft_domain_params domain;
-
-	if (site->site->call->is_on_behalf)
-		return RM_ERR_INSUFFICIENT_PERMISSIONS;
-	memcpy(&domain, site->params, sizeof(domain));
-	hw_group_set_domain(site->object->group.hw, domain.domain);
-	return RM_OK;
-}
-
 static uint32_t get_group_time(struct control_site *site)
 {
 	struct soft_time_params time = { 0 };
@@ -178,7 +166,6 @@ const struct control controls_channel[] = {
 	{ 0xa06c0105, PREEMPT_BYTES, OBJECT_GROUP, preempt },
 	{ RM_CTRL_GROUP_SET_INTERLEAVE, 4, OBJECT_GROUP, set_interleave },
 	{ 0xa06c0108, 4, OBJECT_GROUP, get_interleave },
-	{ SOFT_CTRL_GROUP_SET_DOMAIN, sizeof(struct soft_domain_params), OBJECT_GROUP, set_domain },
 	{ SOFT_CTRL_GROUP_GET_DONE, sizeof(struct soft_done_params), OBJECT_GROUP, get_group_done },
 	{ SOFT_CTRL_GROUP_GET_TIME, sizeof(struct soft_time_params), OBJECT_GROUP, get_group_time },
 	{ 0xa06f0103, 3, OBJECT_CHANNEL, schedule_channel },

@@ -1,4 +1,4 @@
-/* Controls on a client: the list of GPUs (ctrl0000gpu.h). */
+/* Controls on a client: the list of GPUs (ctrl0000gpu.h), and shared domains. */
 #include "soft/driver/state.h"
 
 enum {
@@ -132,5 +132,6 @@ const struct control controls_root[] = {
 	{ RM_CTRL_ROOT_ATTACH_IDS, IDS_BYTES + 4, OBJECT_CLIENT, attach },
 	{ 0x216, IDS_BYTES, OBJECT_CLIENT, accept },
 	{ 0x21b, PCI_INFO_BYTES, OBJECT_CLIENT, get_pci_info },
+	{ SOFT_CTRL_ROOT_JOIN_DOMAIN, sizeof(struct soft_join_params), OBJECT_CLIENT, domain_join },
 	{ 0 },
 };

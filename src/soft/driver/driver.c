@@ -57,6 +57,7 @@ struct driver *driver_new(const struct link_config *config, struct bf_error *err
 	driver->host_max_bytes = HOST_FACTOR * config->mem_bytes * config->gpus;
 	list_init(&driver->files);
 	list_init(&driver->clients);
+	list_init(&driver->domains);
 	pthread_mutex_init(&driver->lock, NULL);
 	pthread_cond_init(&driver->is_quiet, NULL);
 	if (!make_gpus(driver, err))

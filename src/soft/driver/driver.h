@@ -32,7 +32,8 @@ uint32_t file_minor(const struct file *file);
 
 struct call {
 	struct file *file;
-	pid_t pid;	    /* the calling process */
+	pid_t pid;	    /* the calling process, or the process that a supervisor makes the call for */
+	uid_t uid;	    /* the user of the sender: a supervisor's own */
 	bool is_on_behalf;  /* a supervisor makes the call for that process */
 	struct file *named; /* the file that the argument refers to, or NULL */
 	uint32_t nr;

@@ -245,6 +245,17 @@ bool family_is_empty(struct family *family)
 	return is_empty;
 }
 
+bool family_has_supervisor(struct family *family, pid_t pid)
+{
+	bool has = false;
+
+	pthread_mutex_lock(&family->lock);
+	for (unsigned i = 0; i < family->count; i++)
+		has |= family->roots[i].supervisor == pid;
+	pthread_mutex_unlock(&family->lock);
+	return has;
+}
+
 /* Whether `pid` is a helper process of the supervisor, for which clients of programs are created: a child of
  * the supervisor, and no root. */
 static bool is_proxy_of(const struct family *family, pid_t pid, pid_t sender)

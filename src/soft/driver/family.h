@@ -17,6 +17,7 @@ void family_free(struct family *family);
 int family_add(struct family *family, const void *owner, pid_t supervisor, pid_t root);
 void family_remove(struct family *family, const void *owner); /* removes all roots of the owner */
 bool family_is_empty(struct family *family);
+bool family_has_supervisor(struct family *family, pid_t pid); /* whether the process has named a root */
 /* Whether `sender` may act for itself (on_behalf 0) or for that process: 0, or -EPERM. */
 int family_check(struct family *family, pid_t sender, pid_t on_behalf);
 

@@ -1,7 +1,6 @@
 /* belfry-soft: the software GPU. libcuda.so.1 and belfryd start it if it is not running. */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,26 +10,15 @@
 
 #include "base/folder.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "base/process.h"
 #include "base/units.h"
 #include "soft/driver/driver.h"
 
-static const char usage_text[] =
-	"usage: belfry-soft [--config TEXT] [--folder DIR] [--log LEVEL] [--daemon] [--ready-fd N]\n"
-	"\n"
-	"Serves a software GPU. Programs start it automatically. Started by hand, it stays in\n"
-	"the foreground unless --daemon is given.\n"
-	"\n"
-	"  --config TEXT   gpus=1,sms=16,mem=4G,rate=20M,pace=on,cores=0,linger=10,name=default\n"
-	"  --folder DIR    directory of its socket; default: see belfry(1)\n"
-	"  --log LEVEL     error, warn, info (default) or debug\n"
-	"  --daemon        run in the background\n"
-	"  --ready-fd N    write a byte to this descriptor when it is ready\n";
-
 struct options {
 	struct link_config config;
 	char folder[108];
-	bool is_daemon;
+	bool is_daemon, wants_version;
 	long ready_fd;
 	int log_level;
 };
@@ -41,11 +29,13 @@ static int usage(const char *why)
 	return 2;
 }
 
-static int take_folder(const char *text, struct options *options, struct bf_error *err)
+static int take_folder(void *member, const struct bf_option *option, const char *text, struct bf_error *err)
 {
+	struct options *options = member;
 	char whole[PATH_MAX];
 	int rc = bf_own_folder(text, "--folder", err);
 
+	(void)option;
 	if (rc)
 		return rc;
 	/* The background process changes its directory. */
@@ -58,55 +48,55 @@ static int take_folder(const char *text, struct options *options, struct bf_erro
 	return 0;
 }
 
-static int take_option(int option, struct options *options, struct bf_error *err)
+static int take_config(void *member, const struct bf_option *option, const char *text, struct bf_error *err)
 {
-	switch (option) {
-	case 'c':
-		return link_config_parse(optarg, &options->config, err);
-	case 'f':
-		return take_folder(optarg, options, err);
-	case 'l':
-		options->log_level = bf_log_level_parse(optarg);
-		return options->log_level < 0 ? bf_fail(err, EINVAL, "--log '%s': unknown level", optarg) : 0;
-	case 'd':
-		options->is_daemon = true;
-		return 0;
-	default:
-		return bf_parse_number("--ready-fd", optarg, 3, 1 << 20, &options->ready_fd, err);
-	}
+	(void)option;
+	return link_config_parse(text, member, err);
 }
+
+static int take_ready_fd(void *member, const struct bf_option *option, const char *text, struct bf_error *err)
+{
+	(void)option;
+	return bf_parse_number("--ready-fd", text, 3, 1 << 20, member, err);
+}
+
+static const struct bf_option table[] = {
+	BF_OPTION("config", 0, "TEXT", "gpus=1,sms=16,mem=4G,rate=20M,pace=on,cores=0,linger=10,name=default",
+		  take_config, struct options, config),
+	{ "folder", 0, "DIR", "directory of its socket; default: see belfry(1)", take_folder, 0, NULL },
+	BF_OPTION("log", 0, "LEVEL", "error, warn, info (default) or debug", bf_take_log, struct options,
+		  log_level),
+	BF_OPTION("daemon", 0, NULL, "run in the background", bf_take_flag, struct options, is_daemon),
+	BF_OPTION("ready-fd", 0, "N", "write a byte to this descriptor when it is ready", take_ready_fd,
+		  struct options, ready_fd),
+	BF_OPTION("version", 0, NULL, "print the version", bf_take_flag, struct options, wants_version),
+	BF_OPTIONS_END,
+};
+static const struct bf_command command = {
+	.name = "belfry-soft",
+	.about = "usage: belfry-soft [--config TEXT] [--folder DIR] [--log LEVEL] [--daemon] [--ready-fd N]\n"
+		 "\n"
+		 "Serves a software GPU. Programs start it automatically. Started by hand, it stays in\n"
+		 "the foreground unless --daemon is given.\n",
+	.options = table,
+};
 
 /* False: *status is the exit status. */
 static bool parse(int argc, char **argv, struct options *options, int *status)
 {
-	static const struct option long_options[] = {
-		{ "config", required_argument, NULL, 'c' },   { "folder", required_argument, NULL, 'f' },
-		{ "log", required_argument, NULL, 'l' },      { "daemon", no_argument, NULL, 'd' },
-		{ "ready-fd", required_argument, NULL, 'r' }, { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },	      { NULL, 0, NULL, 0 },
-	};
 	struct bf_error err = { 0 };
+	int rc = bf_command_parse(&command, argc, argv, options, &err);
 
 	*status = 0;
-	for (int option; (option = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
-		if (option == 'h') {
-			fputs(usage_text, stdout);
-			return false;
-		}
-		if (option == 'V') {
-			puts("belfry-soft " BELFRY_VERSION);
-			return false;
-		}
-		if (option == '?' || take_option(option, options, &err)) {
-			*status = option == '?' ? 2 : usage(err.text);
-			return false;
-		}
-	}
-	if (optind < argc) {
-		*status = usage("it takes no arguments");
-		return false;
-	}
-	return true;
+	if (rc == BF_COMMAND_HELP)
+		bf_command_help(&command, stdout);
+	else if (rc < 0)
+		*status = usage(err.text);
+	else if (options->wants_version)
+		puts("belfry-soft " BELFRY_VERSION);
+	else
+		return true;
+	return false;
 }
 
 /* Closes the files inherited from the program that started this one. */

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/own.h"
+#include "base/process.h"
 #include "soft/driver/server.h"
 
 struct request {
@@ -42,13 +43,6 @@ static pid_t maker_of(int sock)
 	return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &room) ? 0 : cred.pid;
 }
 
-/* Programs of other users are served only through their supervisor, which belongs to root or to the server's
- * user. */
-static bool is_ruler(const struct request *request)
-{
-	return !request->message->from.uid || request->message->from.uid == geteuid();
-}
-
 static int check_sender(const struct request *request)
 {
 	struct family *family = request->server->family;
@@ -59,7 +53,10 @@ static int check_sender(const struct request *request)
 	case SOFT_REQUEST_WHAT_IS:
 		return 0;
 	default:
-		if (!is_ruler(request))
+		if (request->endpoint->is_guest && !family_has_supervisor(family, sender))
+			return -EPERM;
+		/* Programs of other users are served only through their supervisor. */
+		if (!bf_is_admin(request->message->from.uid))
 			return -EPERM;
 		if (!family_is_empty(family) && maker_of(request->message->files.fd[0]) != sender)
 			return -EPERM;
@@ -76,6 +73,8 @@ static int serve_open(struct request *request)
 
 	if (request->endpoint->file)
 		return -EINVAL;
+	if (!endpoints_have_room(server, request->endpoint->is_guest, request->endpoint->uid))
+		return -EMFILE;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return -errno;
 	rc = fstat(pair[1], &st) || setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)) ? -errno
@@ -91,7 +90,7 @@ static int serve_open(struct request *request)
 		close(pair[1]);
 		return rc;
 	}
-	if (!endpoint_add(server, pair[0], file)) {
+	if (!endpoint_add(server, pair[0], file, request->endpoint->is_guest, request->endpoint->uid)) {
 		close(pair[1]);
 		return -ENOMEM;
 	}
@@ -115,6 +114,7 @@ static int serve_call(struct request *request)
 	struct soft_request *head = &request->head;
 	struct call call = { .file = request->endpoint->file,
 			     .pid = head->on_behalf ? head->on_behalf : request->message->from.pid,
+			     .uid = request->message->from.uid,
 			     .is_on_behalf = head->on_behalf,
 			     .nr = head->nr,
 			     .arg = request->body,

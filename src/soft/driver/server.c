@@ -112,10 +112,22 @@ static int listen_at(struct server *server, const struct sockaddr_un *address)
 	return 0;
 }
 
-static void accept_all(struct server *server)
+static void welcome(struct server *server, int sock, bool is_guest)
 {
-	for (int sock; (sock = accept4(server->listening, NULL, NULL, SOCK_CLOEXEC)) >= 0;)
-		endpoint_add(server, sock, NULL);
+	struct ucred who;
+	socklen_t length = sizeof(who);
+
+	if (!getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &length) &&
+	    endpoints_have_room(server, is_guest, who.uid))
+		endpoint_add(server, sock, NULL, is_guest, who.uid);
+	else
+		close(sock);
+}
+
+static void accept_all(struct server *server, int listening)
+{
+	for (int sock; (sock = accept4(listening, NULL, NULL, SOCK_CLOEXEC)) >= 0;)
+		welcome(server, sock, listening == server->guests);
 	if (errno == EMFILE || errno == ENFILE)
 		poll(NULL, 0, LATER_MS); /* out of descriptors: clients wait until one is closed */
 }
@@ -170,21 +182,24 @@ void server_serve(struct server *server)
 {
 	struct pollfd polls[] = { { .fd = server->listening, .events = POLLIN },
 				  { .fd = server->signals, .events = POLLIN },
-				  { .fd = server->wake_main, .events = POLLIN } };
+				  { .fd = server->wake_main, .events = POLLIN },
+				  { .fd = server->guests, .events = POLLIN } };
 	bool is_over = false;
 	uint64_t count;
 
 	while (!is_over) {
 		int wait_ms = look_at_clock(server, &is_over);
 
-		if (is_over || (poll(polls, 3, wait_ms) < 0 && errno != EINTR))
+		if (is_over || (poll(polls, 4, wait_ms) < 0 && errno != EINTR))
 			break;
 		if (polls[1].revents)
 			break;
 		if (polls[2].revents && read(server->wake_main, &count, sizeof(count)) < 0)
 			continue;
 		if (polls[0].revents)
-			accept_all(server);
+			accept_all(server, server->listening);
+		if (polls[3].revents)
+			accept_all(server, server->guests);
 	}
 }
 
@@ -204,6 +219,7 @@ bool server_free(struct server *server)
 		unlink(address.sun_path);
 		close(server->listening);
 	}
+	guests_end(server);
 	close_one(server->running);
 	if (server->wake_main >= 0 && !workers_end(server))
 		return false;
@@ -237,6 +253,8 @@ static int start(struct server *server, const struct sockaddr_un *address, struc
 	if (rc)
 		return bf_fail(err, -rc, "threads: %s", strerror(-rc));
 	rc = listen_at(server, address);
+	if (!rc)
+		guests_listen(server);
 	return rc ? bf_fail(err, -rc, "%s: %s", address->sun_path, strerror(-rc)) : 0;
 }
 
@@ -247,7 +265,7 @@ static struct server *make(const struct server_options *options)
 	if (!server)
 		return NULL;
 	server->options = *options;
-	server->listening = server->running = server->signals = -1;
+	server->listening = server->guests = server->running = server->signals = -1;
 	server->epoll = server->wake_workers = server->wake_main = -1;
 	list_init(&server->endpoints);
 	pthread_mutex_init(&server->lock, NULL);

@@ -19,6 +19,8 @@ struct endpoint {
 	atomic_uint refs;
 	int sock;
 	struct file *file;     /* NULL: a connection */
+	bool is_guest;	       /* from the socket for containers: only supervisors make calls on it */
+	uid_t uid;	       /* of the process that has connected, or has opened the file */
 	pid_t supervisor;      /* the sender of SOFT_REQUEST_SUPERVISE, or 0; under server::lock */
 	bool is_closed;	       /* under server::lock */
 	struct list of_server; /* server::endpoints */
@@ -29,6 +31,7 @@ struct server {
 	struct family *family;
 	struct server_options options;
 	dev_t sockets; /* device number of socket inodes */
+	int guests;    /* the socket for containers, or -1: guests.c */
 	int listening, running, epoll, wake_workers, wake_main;
 	int signals;	      /* signalfd, or -1; set by server_run */
 	pthread_mutex_t lock; /* protects what follows */
@@ -44,12 +47,19 @@ struct server {
 int workers_start(struct server *server);
 /* False if some workers did not end in time. */
 bool workers_end(struct server *server);
-struct endpoint *endpoint_add(struct server *server, int sock, struct file *file); /* owns both; or NULL */
+struct endpoint *endpoint_add(struct server *server, int sock, struct file *file, bool is_guest,
+			      uid_t uid); /* owns both; or NULL */
+/* Users and containers can take a part of the descriptors, so that supervisors and other users have some. */
+bool endpoints_have_room(struct server *server, bool is_guest, uid_t uid);
 void endpoint_close(struct server *server, struct endpoint *endpoint);
 void endpoint_put(struct endpoint *endpoint);
 
 /* server.c */
 void server_stay(struct server *server); /* a process looked for the server, and may open a file next */
+
+/* guests.c */
+void guests_listen(struct server *server); /* a failure is logged: there are no containers then */
+void guests_end(struct server *server);
 
 /* request.c: handles one message and answers it. Closes the files. */
 struct message {

@@ -131,8 +131,9 @@ struct client {
 	uint32_t handle;
 	uint64_t serial;
 	pid_t pid;
-	bool is_dead;
-	struct file *file; /* the file that created it; valid while not dead */
+	bool is_dead, has_groups;
+	struct domain *domain; /* or NULL */
+	struct file *file;     /* the file that created it; valid while not dead */
 	struct driver *driver;
 	struct list of_driver; /* driver::clients */
 	struct list of_file;   /* file::clients */
@@ -167,8 +168,8 @@ struct driver {
 	const struct rm_layout *layout;
 	struct hw_cores *cores;
 	struct hw_gpu *gpus[SOFT_GPUS_MAX];
-	struct list files, clients;
-	uint32_t file_count, client_count, channel_count, next_client;
+	struct list files, clients, domains;
+	uint32_t file_count, client_count, channel_count, next_client, next_domain;
 	uint64_t next_serial;
 	uint64_t host_bytes, host_max_bytes;
 	uint64_t loading_bytes;	 /* texts being loaded */
@@ -262,6 +263,14 @@ void memory_free_maps(struct object *object, struct reap *reap);
 /* channel.c */
 uint32_t group_alloc(struct site *site, uint32_t gpu, struct object **object);
 uint32_t channel_alloc(struct site *site, uint32_t gpu, struct object **object);
+
+/* domain.c */
+struct control_site;
+uint32_t domain_join(struct control_site *site);
+void domain_leave(struct client *client); /* with the lock */
+/* The number of the domain for a new group of the call's client; 0: none. After this the client cannot join one.
+ * Without the lock. */
+uint32_t domain_of_group(struct site *site);
 
 /* code.c */
 uint32_t code_alloc(struct site *site, uint32_t gpu, struct object **object);

@@ -6,14 +6,17 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "soft/driver/server.h"
 
-enum { WORKERS_FIRST = 2, END_LIMIT_S = 3 };
+/* Parts of the descriptors: of one user who is not root, and of all guests. */
+enum { WORKERS_FIRST = 2, END_LIMIT_S = 3, PART_OF_USER = 8, USER_MAX = 4096, PART_OF_GUESTS = 2 };
 
 void endpoint_put(struct endpoint *endpoint)
 {
@@ -31,7 +34,27 @@ static int arm(const struct server *server, struct endpoint *endpoint, int opera
 	return epoll_ctl(server->epoll, operation, endpoint->sock, &event) ? -errno : 0;
 }
 
-struct endpoint *endpoint_add(struct server *server, int sock, struct file *file)
+bool endpoints_have_room(struct server *server, bool is_guest, uid_t uid)
+{
+	unsigned guests = 0, of_user = 0;
+	struct rlimit files;
+
+	if ((!is_guest && bf_is_admin(uid)) || getrlimit(RLIMIT_NOFILE, &files))
+		return true;
+	pthread_mutex_lock(&server->lock);
+	list_each(link, &server->endpoints)
+	{
+		const struct endpoint *endpoint = list_of(link, struct endpoint, of_server);
+
+		guests += endpoint->is_guest;
+		of_user += endpoint->uid == uid;
+	}
+	pthread_mutex_unlock(&server->lock);
+	return (!is_guest || guests < files.rlim_cur / PART_OF_GUESTS) &&
+	       (bf_is_admin(uid) || (of_user < USER_MAX && of_user < files.rlim_cur / PART_OF_USER));
+}
+
+struct endpoint *endpoint_add(struct server *server, int sock, struct file *file, bool is_guest, uid_t uid)
 {
 	struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
 
@@ -39,6 +62,8 @@ struct endpoint *endpoint_add(struct server *server, int sock, struct file *file
 		endpoint->refs = 1;
 		endpoint->sock = sock;
 		endpoint->file = file;
+		endpoint->is_guest = is_guest;
+		endpoint->uid = uid;
 		pthread_mutex_lock(&server->lock);
 		list_add(&server->endpoints, &endpoint->of_server);
 		server->file_count += file != NULL;

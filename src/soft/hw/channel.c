@@ -121,6 +121,7 @@ void hw_channel_put(struct hw_channel *ch)
 		hw_launch_drop(ch->launch);
 	if (ch->work == HW_WORK_COPY && !ch->copy.is_done)
 		gpu->copy_count--;
+	hw_place(gpu, ch->group->unit); /* launches of others waited for its space */
 	leave(ch);
 	hw_unlock(cores);
 	hw_space_put(ch->space);
@@ -142,6 +143,7 @@ void hw_channel_set_scheduled(struct hw_channel *ch, bool is_scheduled)
 	ch->is_scheduled = is_scheduled;
 	if (!is_scheduled)
 		hw_wait_quiet(gpu, HW_WHOSE_CHANNEL, ch);
+	hw_channel_park(ch);
 	gpu->has_news = true;
 	hw_kick(gpu->cores);
 	hw_unlock(gpu->cores);
@@ -162,6 +164,7 @@ void hw_channels_disable(struct hw_channel *const *channels, uint32_t count, boo
 	for (uint32_t i = 0; i < count; i++) {
 		if (is_disabled)
 			hw_wait_quiet(channels[i]->group->gpu, HW_WHOSE_CHANNEL, channels[i]);
+		hw_channel_park(channels[i]);
 		channels[i]->group->gpu->has_news = true;
 	}
 	hw_kick(cores);

@@ -55,15 +55,27 @@ static void fail_one(struct hw_group *group, const struct hw_fault *fault, uint6
 	}
 }
 
+/* The others get the same error without its details: they are another program's. */
+static void fail_others(struct hw_group *group, const struct hw_fault *fault, uint64_t now_ns)
+{
+	struct ptx_fault kind = { .kind = fault->ptx ? fault->ptx->kind : PTX_FAULT_NONE };
+	struct hw_fault bare = { .error = fault->error,
+				 .ptx = fault->ptx ? &kind : NULL,
+				 .text = "a fault of another program of the shared domain" };
+
+	for (struct hw_group *g = group->gpu->groups; g; g = g->next)
+		if (g != group && g->domain == group->domain)
+			fail_one(g, &bare, now_ns);
+}
+
 void hw_group_fail(struct hw_group *group, const struct hw_fault *fault)
 {
-	struct hw_gpu *gpu = group->gpu;
-	uint64_t now = hw_clock_read(&gpu->clock);
+	uint64_t now = hw_clock_read(&group->gpu->clock);
 
-	for (struct hw_group *g = gpu->groups; g; g = g->next)
-		if (g == group || (group->domain && g->domain == group->domain))
-			fail_one(g, fault, now);
-	gpu->has_news = true;
+	fail_one(group, fault, now);
+	if (group->domain)
+		fail_others(group, fault, now);
+	group->gpu->has_news = true;
 }
 
 bool hw_channel_fail(struct hw_channel *ch, uint32_t error, uint64_t address, const char *text)

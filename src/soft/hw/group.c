@@ -71,6 +71,8 @@ void hw_group_release(struct hw_group *group)
 
 	if (--group->count)
 		return;
+	if (group->gpu->holder == group->unit)
+		hw_divide_now(group->gpu);
 	while (*at != group)
 		at = &(*at)->next;
 	*at = group->next;
@@ -104,6 +106,8 @@ void hw_group_set_scheduled(struct hw_group *group, bool is_scheduled)
 	group->is_scheduled = is_scheduled;
 	if (!is_scheduled)
 		hw_wait_quiet(gpu, HW_WHOSE_GROUP, group);
+	for (struct hw_channel *ch = group->channels; ch; ch = ch->next)
+		hw_channel_park(ch);
 	wake(gpu);
 	hw_unlock(gpu->cores);
 }
@@ -137,7 +141,7 @@ static void move_work(struct hw_group *group, struct hw_unit *to)
 	for (uint32_t i = 0; i < group->gpu->options.sms; i++) {
 		struct hw_seat *seat = &from->seats[i];
 
-		for (uint32_t n = seat->blocks; n; n--) {
+		for (uint32_t n = seat->count; n; n--) {
 			struct hw_resident *r = seat->residents;
 
 			seat->residents = r->next;
@@ -166,35 +170,48 @@ static void change_unit(struct hw_group *group, struct hw_unit *to, uint32_t dom
 	group->hold_count++;
 	hw_wait_quiet(group->gpu, HW_WHOSE_GROUP, group);
 	group->hold_count--;
-	move_work(group, to);
 	from = group->unit;
+	if (group->gpu->holder == from)
+		hw_divide_now(group->gpu);
+	group->has_run = group->gpu->holder == to;
+	group->work_ns = 0;
+	move_work(group, to);
 	group->unit = to;
-	unit_put(group->gpu, from);
 	group->domain = domain;
+	hw_place(group->gpu, from);
+	hw_place(group->gpu, to);
+	unit_put(group->gpu, from);
 }
 
-void hw_group_set_domain(struct hw_group *group, uint32_t domain)
+int hw_group_set_domain(struct hw_group *group, uint32_t domain)
 {
 	struct hw_gpu *gpu = group->gpu;
 	struct hw_unit *to;
+	int rc = 0;
 
 	hw_lock(gpu->cores);
 	if (domain != group->domain) {
 		to = unit_of(gpu, domain);
-		if (to) /* otherwise it keeps its turns */
+		if (to)
 			change_unit(group, to, domain);
+		else
+			rc = -ENOMEM;
 		wake(gpu);
 	}
 	hw_unlock(gpu->cores);
+	return rc;
 }
 
-void hw_group_preempt(struct hw_group *group)
+static bool is_alone(const struct hw_group *group)
 {
-	struct hw_gpu *gpu = group->gpu;
-	struct hw_unit *unit;
+	for (const struct hw_group *g = group->gpu->groups; g; g = g->next)
+		if (g != group && g->unit == group->unit)
+			return false;
+	return true;
+}
 
-	hw_lock(gpu->cores);
-	unit = group->unit;
+static void preempt_unit(struct hw_gpu *gpu, struct hw_unit *unit)
+{
 	unit->count++;
 	unit->hold_count++;
 	hw_wait_quiet(gpu, HW_WHOSE_UNIT, unit);
@@ -203,6 +220,25 @@ void hw_group_preempt(struct hw_group *group)
 		hw_end_turn(gpu);
 	unit->turns_left = 0;
 	unit_put(gpu, unit);
+}
+
+/* The other groups of its domain keep the turn. */
+static void preempt_group(struct hw_group *group)
+{
+	group->hold_count++;
+	hw_wait_quiet(group->gpu, HW_WHOSE_GROUP, group);
+	group->hold_count--;
+}
+
+void hw_group_preempt(struct hw_group *group)
+{
+	struct hw_gpu *gpu = group->gpu;
+
+	hw_lock(gpu->cores);
+	if (is_alone(group))
+		preempt_unit(gpu, group->unit);
+	else
+		preempt_group(group);
 	wake(gpu);
 	hw_unlock(gpu->cores);
 }
@@ -219,12 +255,15 @@ void hw_group_get_done(struct hw_group *group, struct soft_done_params *done)
 	hw_unlock(gpu->cores);
 }
 
+/* Time is divided in parts of HW_DIVIDE_NS, but a group without work gets its exact time: it may end next. */
 void hw_group_get_time(struct hw_group *group, struct soft_time_params *time)
 {
 	struct hw_gpu *gpu = group->gpu;
 
 	hw_lock(gpu->cores);
 	hw_charge_now(gpu);
+	if (gpu->holder == group->unit && !hw_group_is_ready(group))
+		hw_divide_now(gpu);
 	*time = group->time;
 	hw_unlock(gpu->cores);
 }

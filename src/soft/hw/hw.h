@@ -84,8 +84,9 @@ void hw_group_set_scheduled(struct hw_group *group, bool is_scheduled);
 void hw_group_set_timeslice(struct hw_group *group, uint64_t us); /* 0: the default, 2000 */
 /* 0, 1, 2: one, two or four turns a round beside other groups with work. */
 int hw_group_set_interleave(struct hw_group *group, uint32_t level);
-void hw_group_set_domain(struct hw_group *group, uint32_t domain);
-/* Ends the group's turn and moves it to the end of the queue. When it returns, nothing of the group runs. */
+int hw_group_set_domain(struct hw_group *group, uint32_t domain); /* 0: its own */
+/* Ends the group's turn and moves it to the end of the queue. If it is in a domain with other groups, these keep
+ * the turn and only the group is interrupted. When it returns, nothing of the group runs. */
 void hw_group_preempt(struct hw_group *group);
 bool hw_group_has_turn(struct hw_group *group); /* the group, or its domain, has the turn now */
 /* When the group last had completed all its work. */

@@ -191,7 +191,7 @@ void hw_launch_drop(struct hw_launch *l)
 	for (uint32_t i = 0; i < gpu->options.sms; i++) {
 		struct hw_seat *seat = &unit->seats[i];
 
-		for (uint32_t n = seat->blocks; n; n--) {
+		for (uint32_t n = seat->count; n; n--) {
 			struct hw_resident *r = seat->residents;
 
 			seat->residents = r->next;

@@ -1,5 +1,5 @@
-/* Places blocks on SMs: as many as an SM's threads, registers and shared memory allow, breadth first over the
- * SMs that the channel may use, one block of each waiting launch in turn. */
+/* Places blocks on SMs: as many as an SM's threads, registers and shared memory allow, each on the SM with the
+ * fewest threads of those that the channel may use, one block of each waiting launch in turn. */
 #include <stdlib.h>
 
 #include "soft/hw/state.h"
@@ -12,7 +12,7 @@ static bool is_allowed(const struct hw_launch *l, uint32_t sm)
 	return l->mask[sm / 64] >> sm % 64 & 1;
 }
 
-/* `used` may exceed `all` just after a group moved to a domain that runs. */
+/* `used` may exceed `all` just after a group moved to a domain that runs, or continued beside others. */
 static uint32_t fits(uint32_t all, uint32_t used, uint32_t each, uint32_t room)
 {
 	uint32_t n = used >= all ? 0 : each ? (all - used) / each : room;
@@ -21,13 +21,13 @@ static uint32_t fits(uint32_t all, uint32_t used, uint32_t each, uint32_t room)
 }
 
 /* How many blocks fit on the SM beside the current ones. */
-static uint32_t room_for(const struct hw_seat *seat, const struct hw_launch *l)
+static uint32_t room_for(const struct hw_room *used, const struct hw_launch *l)
 {
-	uint32_t room = fits(HW_SM_BLOCKS, seat->blocks, 1, HW_SM_BLOCKS);
+	uint32_t room = fits(HW_SM_BLOCKS, used->blocks, 1, HW_SM_BLOCKS);
 
-	room = fits(HW_SM_THREADS, seat->threads, l->threads, room);
-	room = fits(HW_SM_SHARED_BYTES, seat->shared_bytes, l->shared_bytes, room);
-	return fits(HW_SM_REGISTERS, seat->registers, l->registers, room);
+	room = fits(HW_SM_THREADS, used->threads, l->threads, room);
+	room = fits(HW_SM_SHARED_BYTES, used->shared_bytes, l->shared_bytes, room);
+	return fits(HW_SM_REGISTERS, used->registers, l->registers, room);
 }
 
 static bool has_host_room(const struct hw_launch *l)
@@ -39,7 +39,7 @@ static bool has_host_room(const struct hw_launch *l)
 
 bool hw_place_could(const struct hw_gpu *gpu, const struct hw_launch *l)
 {
-	const struct hw_seat empty = { 0 };
+	const struct hw_room empty = { 0 };
 	uint64_t room = 0;
 
 	for (uint32_t i = 0; i < gpu->options.sms; i++)
@@ -56,14 +56,28 @@ static uint64_t room_now(const struct hw_gpu *gpu, const struct hw_launch *l)
 	uint64_t room = 0;
 
 	for (uint32_t i = 0; i < gpu->options.sms; i++)
-		room += is_allowed(l, i) ? room_for(&unit->seats[i], l) : 0;
+		room += is_allowed(l, i) ? room_for(&unit->seats[i].used, l) : 0;
 	return room;
+}
+
+static void use_room(struct hw_seat *seat, const struct hw_launch *l)
+{
+	seat->used.blocks++;
+	seat->used.threads += l->threads;
+	seat->used.shared_bytes += l->shared_bytes;
+	seat->used.registers += l->registers;
+}
+
+static void free_room(struct hw_seat *seat, const struct hw_launch *l)
+{
+	seat->used.blocks--;
+	seat->used.threads -= l->threads;
+	seat->used.shared_bytes -= l->shared_bytes;
+	seat->used.registers -= l->registers;
 }
 
 static void seat_add(struct hw_seat *seat, struct hw_resident *r)
 {
-	const struct hw_launch *l = r->launch;
-
 	if (seat->residents) {
 		r->next = seat->residents;
 		r->prev = seat->residents->prev;
@@ -71,24 +85,20 @@ static void seat_add(struct hw_seat *seat, struct hw_resident *r)
 	} else {
 		seat->residents = r->next = r->prev = r;
 	}
-	seat->blocks++;
-	seat->threads += l->threads;
-	seat->shared_bytes += l->shared_bytes;
-	seat->registers += l->registers;
+	seat->count++;
+	if (!r->launch->channel->is_parked)
+		use_room(seat, r->launch);
 }
 
 static void seat_remove(struct hw_seat *seat, struct hw_resident *r)
 {
-	const struct hw_launch *l = r->launch;
-
 	if (seat->residents == r)
 		seat->residents = r->next == r ? NULL : r->next;
 	r->prev->next = r->next;
 	r->next->prev = r->prev;
-	seat->blocks--;
-	seat->threads -= l->threads;
-	seat->shared_bytes -= l->shared_bytes;
-	seat->registers -= l->registers;
+	seat->count--;
+	if (!r->launch->channel->is_parked)
+		free_room(seat, r->launch);
 }
 
 static struct hw_resident *take_resident(struct hw_launch *l)
@@ -112,30 +122,46 @@ static bool put_on(struct hw_gpu *gpu, struct hw_launch *l, uint32_t sm)
 	r->sm = sm;
 	r->index = l->next_block++;
 	r->is_started = false;
-	if (!seat->residents && gpu->sms[sm].time_ns < l->start_ns)
+	/* In the turn of another unit, the SM's time is that unit's. */
+	if (!seat->residents && l->channel->group->unit == gpu->holder && gpu->sms[sm].time_ns < l->start_ns)
 		gpu->sms[sm].time_ns = l->start_ns;
 	seat_add(seat, r);
 	l->resident_count++;
+	l->channel->group->unit->resident_count++;
 	l->channel->group->host_bytes += l->host_bytes;
 	return true;
 }
 
-/* Places one block on the next SM with space. */
-static bool place_one(struct hw_gpu *gpu, struct hw_launch *l)
+/* Of the SMs with space, the one with the fewest threads; of equal ones, the next in order. The number of SMs if there
+ * is no space. If the unit has no other launch on its SMs, the next one in order has the fewest. */
+static uint32_t choose_sm(const struct hw_gpu *gpu, const struct hw_launch *l)
 {
-	const struct hw_seat *seats = l->channel->group->unit->seats;
+	const struct hw_unit *unit = l->channel->group->unit;
+	bool is_alone = unit->resident_count == l->resident_count;
+	uint32_t best = gpu->options.sms;
 
-	if (!has_host_room(l))
-		return false;
 	for (uint32_t n = 0; n < gpu->options.sms; n++) {
 		uint32_t sm = (l->next_sm + n) % gpu->options.sms;
+		const struct hw_room *used = &unit->seats[sm].used;
 
-		if (!is_allowed(l, sm) || !room_for(&seats[sm], l))
+		if (!is_allowed(l, sm) || !room_for(used, l))
 			continue;
-		l->next_sm = sm + 1;
-		return put_on(gpu, l, sm);
+		if (is_alone || !used->threads)
+			return sm;
+		if (best == gpu->options.sms || used->threads < unit->seats[best].used.threads)
+			best = sm;
 	}
-	return false;
+	return best;
+}
+
+static bool place_one(struct hw_gpu *gpu, struct hw_launch *l)
+{
+	uint32_t sm = has_host_room(l) ? choose_sm(gpu, l) : gpu->options.sms;
+
+	if (sm == gpu->options.sms)
+		return false;
+	l->next_sm = sm + 1;
+	return put_on(gpu, l, sm);
 }
 
 /* A cooperative launch is placed completely or not at all. */
@@ -163,7 +189,7 @@ void hw_place(struct hw_gpu *gpu, struct hw_unit *unit)
 		while (*at) {
 			struct hw_launch *l = *at;
 
-			has_placed |= place_some(gpu, l);
+			has_placed |= hw_channel_is_live(l->channel) && place_some(gpu, l);
 			if (l->next_block == l->block_count)
 				*at = l->next;
 			else
@@ -179,6 +205,7 @@ void hw_resident_remove(struct hw_resident *r)
 	seat_remove(&l->channel->group->unit->seats[r->sm], r);
 	l->channel->group->host_bytes -= l->host_bytes;
 	l->resident_count--;
+	l->channel->group->unit->resident_count--;
 	r->next = l->spare;
 	l->spare = r;
 }
@@ -186,5 +213,32 @@ void hw_resident_remove(struct hw_resident *r)
 void hw_resident_move(struct hw_resident *r, struct hw_unit *from, struct hw_unit *to)
 {
 	seat_remove(&from->seats[r->sm], r);
+	from->resident_count--;
 	seat_add(&to->seats[r->sm], r);
+	to->resident_count++;
+}
+
+/* Blocks of a stopped channel stay on their SM with their state. Other groups of the domain may use the space
+ * meanwhile. So an SM may have more blocks than fit after the channel continues, until some of them end. */
+void hw_channel_park(struct hw_channel *ch)
+{
+	struct hw_gpu *gpu = ch->group->gpu;
+	bool is_parked = !hw_channel_is_live(ch);
+
+	for (uint32_t i = 0; i < gpu->options.sms && is_parked != ch->is_parked; i++) {
+		struct hw_seat *seat = &ch->group->unit->seats[i];
+		struct hw_resident *r = seat->residents;
+
+		for (uint32_t n = seat->count; n; n--, r = r->next) {
+			if (r->launch->channel != ch)
+				continue;
+			if (is_parked)
+				free_room(seat, r->launch);
+			else
+				use_room(seat, r->launch);
+		}
+	}
+	ch->is_parked = is_parked;
+	ch->is_ready &= !is_parked;
+	hw_place(gpu, ch->group->unit);
 }

@@ -23,7 +23,7 @@ bool hw_channel_may_run(const struct hw_channel *ch)
 /* The next block on this SM that may run, or NULL; it becomes the first of the ring. */
 static struct hw_resident *next_resident(struct hw_seat *seat)
 {
-	for (uint32_t n = 0; n < seat->blocks; n++) {
+	for (uint32_t n = 0; n < seat->count; n++) {
 		if (!seat->residents->launch->is_dropped &&
 		    hw_channel_may_run(seat->residents->launch->channel))
 			return seat->residents;
@@ -96,6 +96,9 @@ static void take_block(struct hw_gpu *gpu, uint32_t sm, struct hw_job *job)
 	seat->residents = r->next; /* the next one to run */
 	if (!r->is_started && gpu->sms[sm].time_ns < r->launch->start_ns)
 		gpu->sms[sm].time_ns = r->launch->start_ns;
+	/* The SM was idle while the channel was stopped and other groups of the domain had the turn. */
+	if (gpu->sms[sm].time_ns < r->launch->channel->time_ns)
+		gpu->sms[sm].time_ns = r->launch->channel->time_ns;
 	left = gpu->turn_end_ns > gpu->sms[sm].time_ns ? gpu->turn_end_ns - gpu->sms[sm].time_ns : 0;
 	/* Unpaced and without other units waiting: use fewer, longer quanta. */
 	if (!gpu->options.is_paced && !hw_others_wait(gpu))
@@ -221,6 +224,7 @@ static void spend(struct hw_gpu *gpu, struct hw_sm *sm, struct hw_group *group, 
 	group->has_run = true;
 	gpu->sm_ns += ns;
 	group->time.sm_ns += ns;
+	group->work_ns += ns;
 	group->time.thread_instructions += cost;
 	if (sm->time_ns >= gpu->turn_end_ns)
 		gpu->has_news = true;
@@ -261,6 +265,7 @@ static void account_block(struct hw_job *job, enum ptx_state state, uint64_t cos
 	gpu->sms[job->sm].running = NULL;
 	if (l->is_dropped) {
 		hw_resident_remove(r);
+		hw_place(gpu, l->channel->group->unit);
 		if (!l->resident_count)
 			hw_launch_bury(l);
 	} else if (failure) {
@@ -320,6 +325,7 @@ static void account_copy(struct hw_job *job, const struct hw_copy *c, const stru
 	gpu->copy_moved_bytes += copied->moved_bytes;
 	ch->group->time.copied_bytes += copied->bytes;
 	ch->group->has_run = true;
+	ch->group->work_ns += ns;
 	if (ch->work == HW_WORK_COPY) {
 		ch->copy = *c;
 		ch->copy.end_ns = gpu->copy_ns;

@@ -13,6 +13,7 @@ enum {
 	HW_LONG_QUANTUM_NS = 8000000, /* the same if the clock is not paced and no other unit has work */
 	HW_LATE_NS = 100000,	      /* how late an SM's work may be before another worker is woken */
 	HW_LAG_NS = 10000000,	      /* how far the clock may be ahead of the work done */
+	HW_DIVIDE_NS = 4000000,	      /* the shortest part of a turn that is divided among groups */
 	HW_SWITCH_NS = 50000,	      /* switch from one unit to another */
 	HW_TIMESLICE_US = 2000,	      /* the default */
 	HW_EFFECT_NS = 1000,	      /* the front end's time for a method with an effect */
@@ -152,7 +153,8 @@ struct hw_channel {
 	uint64_t userd_offset, ring_address;
 	uint32_t ring_entries, token;
 	bool is_scheduled, is_disabled;
-	bool is_ready; /* at the last look: it could continue */
+	bool is_ready;	/* at the last look: it could continue */
+	bool is_parked; /* its blocks are not counted in hw_seat::used */
 	uint64_t mask[SOFT_SMS_MAX / 64];
 	uint64_t time_ns; /* completion time of its last command */
 	struct hw_fetch fetch;
@@ -174,6 +176,7 @@ struct hw_group {
 	bool is_scheduled, has_error;
 	bool has_run; /* in this turn */
 	uint64_t host_bytes;
+	uint64_t work_ns; /* of SMs and of the copy engine, in the part of the turn that is not divided yet */
 	struct soft_time_params time;
 	/* See done.c. Times are the host's. */
 	uint32_t busy_channels; /* with work that was seen in their rings and is not complete */
@@ -182,10 +185,15 @@ struct hw_group {
 	struct soft_done_params done;
 };
 
+struct hw_room {
+	uint32_t threads, blocks, shared_bytes, registers;
+};
+
 /* What a unit has on one SM. Between its turns it stays there, and takes no space from other units. */
 struct hw_seat {
 	struct hw_resident *residents; /* a ring; the next to run */
-	uint32_t threads, blocks, shared_bytes, registers;
+	uint32_t count;
+	struct hw_room used; /* by the blocks of channels that are not parked */
 };
 
 /* What takes turns: a group, or all groups of a domain. */
@@ -194,6 +202,7 @@ struct hw_unit {
 	uint32_t domain, hold_count;
 	uint32_t count;		   /* references: its groups, and threads that wait */
 	struct hw_launch *waiting; /* launches with blocks that have no SM yet */
+	uint32_t resident_count;   /* blocks on SMs */
 	uint32_t turns_left;	   /* in this round */
 	uint64_t debt_ns;	   /* time held beyond its timeslices */
 	struct hw_seat seats[];
@@ -222,7 +231,8 @@ struct hw_gpu {
 	/* turns */
 	struct hw_unit *holder, *last_holder; /* NULL: none; the last holder that was not NULL */
 	uint64_t turn_start_ns, turn_end_ns, turn_front_ns; /* start, end, charged up to */
-	uint64_t free_ns;				    /* end of the last turn */
+	uint64_t undivided_ns; /* charged, but not divided among the groups yet */
+	uint64_t free_ns;      /* end of the last turn */
 	uint64_t busy_ns;
 	/* the engines */
 	struct hw_sm *sms;
@@ -306,6 +316,9 @@ void hw_place(struct hw_gpu *gpu, struct hw_unit *unit);
 bool hw_place_could(const struct hw_gpu *gpu, const struct hw_launch *launch); /* on an empty GPU */
 void hw_resident_remove(struct hw_resident *resident);
 void hw_resident_move(struct hw_resident *resident, struct hw_unit *from, struct hw_unit *to);
+/* The channel was stopped or continues: its blocks release or take space on their SMs. Nothing of a stopped
+ * channel runs. */
+void hw_channel_park(struct hw_channel *channel);
 
 /* sm.c: one piece of work for a worker. */
 struct hw_job {
@@ -335,8 +348,10 @@ bool hw_may_run(
 	struct hw_gpu *gpu); /* whether the holder has work that may run, in this turn or a next one */
 bool hw_others_wait(const struct hw_gpu *gpu); /* other units wait for the end of the turn */
 void hw_charge_now(struct hw_gpu *gpu);	       /* charges the holder for its turn so far */
+void hw_divide_now(struct hw_gpu *gpu);	       /* and divides that among its groups */
 void hw_end_turn(struct hw_gpu *gpu);	       /* call it when nothing of the holder runs */
 void hw_unit_forget(struct hw_gpu *gpu, struct hw_unit *unit);
+bool hw_group_is_ready(const struct hw_group *group); /* at the last look, a channel of it could continue */
 
 /* group.c */
 void hw_group_release(struct hw_group *group); /* drops a reference; call with the lock held */

@@ -4,14 +4,21 @@
 
 enum { PASSES_MAX = 8, ROUNDS_MAX = 1000 };
 
+bool hw_group_is_ready(const struct hw_group *group)
+{
+	for (const struct hw_channel *ch = group->channels; ch; ch = ch->next)
+		if (ch->is_ready)
+			return true;
+	return false;
+}
+
 static bool unit_has_work(const struct hw_gpu *gpu, const struct hw_unit *unit)
 {
 	if (unit->hold_count)
 		return false;
 	for (const struct hw_group *g = gpu->groups; g; g = g->next)
-		for (const struct hw_channel *ch = g->unit == unit ? g->channels : NULL; ch; ch = ch->next)
-			if (ch->is_ready)
-				return true;
+		if (g->unit == unit && hw_group_is_ready(g))
+			return true;
 	return false;
 }
 
@@ -50,6 +57,50 @@ static uint32_t turns_a_round(const struct hw_gpu *gpu, const struct hw_unit *un
 	return 1u << level;
 }
 
+/* The part of ns that is due to a group, of `count` groups with `work_ns` in total. */
+static uint64_t part_of(const struct hw_group *group, uint64_t ns, uint64_t work_ns, uint32_t count)
+{
+	if (!work_ns)
+		return ns / count;
+	return group->work_ns >= work_ns ? ns
+					 : (uint64_t)((double)ns * (double)group->work_ns / (double)work_ns);
+}
+
+static void divide_among(struct hw_gpu *gpu, uint64_t work_ns, uint32_t count)
+{
+	bool are_several = count > 1;
+
+	for (struct hw_group *g = gpu->groups; g; g = g->next) {
+		uint64_t ns;
+
+		if (g->unit != gpu->holder || !g->has_run)
+			continue;
+		ns = part_of(g, gpu->undivided_ns, work_ns, count--);
+		gpu->undivided_ns -= ns;
+		work_ns -= g->work_ns;
+		g->time.held_ns += ns;
+		g->work_ns = 0;
+		g->has_run = !are_several || hw_group_is_ready(g);
+	}
+	gpu->undivided_ns = 0;
+}
+
+/* Divides the time of the turn among the groups that ran in it, by the time that each used SMs and the copy engine.
+ * The engines account for their work in quanta, so the time of several groups is not divided in shorter parts. */
+static void divide(struct hw_gpu *gpu, bool is_end)
+{
+	uint64_t work_ns = 0;
+	uint32_t count = 0;
+
+	for (const struct hw_group *g = gpu->groups; g; g = g->next)
+		if (g->unit == gpu->holder && g->has_run) {
+			work_ns += g->work_ns;
+			count++;
+		}
+	if (count < 2 || is_end || gpu->undivided_ns >= HW_DIVIDE_NS)
+		divide_among(gpu, work_ns, count);
+}
+
 static void charge(struct hw_gpu *gpu, uint64_t until_ns)
 {
 	uint64_t ns = until_ns > gpu->turn_front_ns ? until_ns - gpu->turn_front_ns : 0;
@@ -58,9 +109,8 @@ static void charge(struct hw_gpu *gpu, uint64_t until_ns)
 		return;
 	gpu->turn_front_ns = until_ns;
 	gpu->busy_ns += ns;
-	for (struct hw_group *g = gpu->groups; g; g = g->next)
-		if (g->unit == gpu->holder && g->has_run)
-			g->time.held_ns += ns;
+	gpu->undivided_ns += ns;
+	divide(gpu, false);
 }
 
 /* Time that the clock is ahead of the work done is not charged, because the turn may end there. */
@@ -69,6 +119,12 @@ void hw_charge_now(struct hw_gpu *gpu)
 	uint64_t now = hw_clock_settle(&gpu->clock), lowest = hw_lowest_time_ns(gpu);
 
 	charge(gpu, lowest < now ? lowest : now);
+}
+
+void hw_divide_now(struct hw_gpu *gpu)
+{
+	hw_charge_now(gpu);
+	divide(gpu, true);
 }
 
 /* The latest time at which anything of the holder was done. */
@@ -92,6 +148,7 @@ void hw_end_turn(struct hw_gpu *gpu)
 	if (end > gpu->turn_end_ns)
 		gpu->holder->debt_ns += end - gpu->turn_end_ns;
 	charge(gpu, end);
+	divide(gpu, true);
 	gpu->free_ns = end;
 	gpu->last_holder = gpu->holder;
 	gpu->holder = NULL;
@@ -185,6 +242,7 @@ static void begin_turn(struct hw_gpu *gpu, struct hw_unit *unit, uint64_t now_ns
 		if (g->unit != unit)
 			continue;
 		g->has_run = false;
+		g->work_ns = 0;
 		g->time.turns++;
 		for (struct hw_channel *ch = g->channels; ch; ch = ch->next) {
 			g->has_run |= ch->is_ready;

@@ -1,5 +1,6 @@
 /* Device files, and requests to the software GPU as a whole. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,28 @@
 #include "soft/link/ask.h"
 #include "soft/link/link.h"
 
-/* Whether the directory belongs to root's belfryd, which shares it with other users. */
+/* The owner of files whose users a user namespace does not map: /proc/sys/kernel/overflowuid, unless it was changed. */
+enum { OVERFLOW_UID = 65534 };
+
+/* Whether users of the host are missing in the user namespace of this process. */
+static bool is_mapped_user(void)
+{
+	static const char all[] = "         0          0 4294967295\n"; /* the format of the kernel */
+	char map[sizeof(all)] = "";
+	cleanup_close int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+
+	return fd >= 0 && read(fd, map, sizeof(map)) > 0 && strncmp(map, all, sizeof(all) - 1) != 0;
+}
+
+/* Whether the directory belongs to root's belfryd, which shares it with other users. In a container with a user namespace
+ * root of the host has no number. */
 static bool is_roots(const char *folder)
 {
 	struct stat st;
 
-	return !lstat(folder, &st) && S_ISDIR(st.st_mode) && !st.st_uid && !(st.st_mode & 022);
+	if (lstat(folder, &st) || !S_ISDIR(st.st_mode) || st.st_mode & 022)
+		return false;
+	return !st.st_uid || (st.st_uid == OVERFLOW_UID && is_mapped_user());
 }
 
 int link_folder(const char *name, char *to, size_t room, struct bf_error *err)

@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-enum { START_LIMIT_MS = 5000, READY_FD = 3, CONFIG_MAX = 256 };
+enum { START_LIMIT_MS = 5000, LOCK_LIMIT_MS = 10000, LOCK_STEP_US = 5000, READY_FD = 3, CONFIG_MAX = 256 };
 
 /* Held while a process looks for the server and starts it. The server takes it before it ends, so that it
  * does not end while a process is looking for it. */
@@ -27,14 +27,18 @@ static int lock_folder(const char *folder, struct bf_error *err)
 {
 	char path[128];
 	cleanup_close int fd = -1;
-	int rc;
+	uint64_t until_ns = bf_now_ns() + LOCK_LIMIT_MS * 1000000ull;
 
 	snprintf(path, sizeof(path), "%s/lock", folder);
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return bf_fail(err, errno, "%s: %s", path, strerror(errno));
-	rc = bf_retry(flock(fd, LOCK_EX));
-	return rc ? bf_fail(err, errno, "%s: cannot be locked: %s", path, strerror(errno)) : bf_take_fd(&fd);
+	while (flock(fd, LOCK_EX | LOCK_NB)) {
+		if ((errno != EWOULDBLOCK && errno != EINTR) || bf_now_ns() > until_ns)
+			return bf_fail(err, errno, "%s: cannot be locked: %s", path, strerror(errno));
+		usleep(LOCK_STEP_US);
+	}
+	return bf_take_fd(&fd);
 }
 
 static bool is_like(const struct soft_status *status, const struct link_config *config)

@@ -1,6 +1,7 @@
 /* Register allocation: the thousands of names that a compiler writes share as few rows as are live at a time,
  * so that the registers of a warp stay in the cache. The column of a lane belongs to one thread, so the
- * control flow of a thread decides. */
+ * control flow of a thread decides. A name keeps its row from its first use to its last; the number of registers that is
+ * reported is smaller, because a compiler gives a name another register where it is set anew. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +125,86 @@ static void find_lives(const struct ptx_loader *loader, const struct ptx_body *b
 	}
 }
 
+/* ---- the registers that a compiler would report */
+
+static uint32_t weight_of(const struct ptx_body *body, uint32_t reg)
+{
+	static const uint32_t weights[CLASSES] = { 2, 1, 1, 0 };
+
+	return weights[class_of(&body->regs[reg])];
+}
+
+/* The registers that are live, and how many 32-bit registers they are. */
+struct live {
+	const struct ptx_body *body;
+	uint64_t *set;
+	uint32_t weight, most;
+};
+
+static void live_add(struct live *live, uint32_t reg)
+{
+	uint64_t bit = 1ull << (reg % 64);
+
+	if (live->set[reg / 64] & bit)
+		return;
+	live->set[reg / 64] |= bit;
+	live->weight += weight_of(live->body, reg);
+	if (live->weight > live->most)
+		live->most = live->weight;
+}
+
+static void live_drop(struct live *live, uint32_t reg)
+{
+	uint64_t bit = 1ull << (reg % 64);
+
+	if (!(live->set[reg / 64] & bit))
+		return;
+	live->set[reg / 64] &= ~bit;
+	live->weight -= weight_of(live->body, reg);
+}
+
+/* From the end of an instruction to its beginning. A result takes a register, also if it is never read. */
+static void live_before(struct live *live, const struct ptx_op *op)
+{
+	for (unsigned k = 0; k < op->writes; k++)
+		if (is_register(op->r[k]))
+			live_add(live, op->r[k]);
+	for (unsigned k = 0; k < op->writes; k++)
+		if (is_register(op->r[k]) && op->guard == PTX_NO_OPERAND)
+			live_drop(live, op->r[k]);
+	for (unsigned k = op->writes; k < op->count; k++)
+		if (is_register(op->r[k]))
+			live_add(live, op->r[k]);
+	if (op->guard != PTX_NO_OPERAND)
+		live_add(live, op->guard);
+}
+
+/* The most 32-bit registers that are live at one place. A name whose value is not read later takes no register until it is
+ * set again, so code that sets the same names at many places needs them only there. A compiler needs about as many. */
+static int find_pressure(const struct ptx_loader *loader, struct ptx_body *body, const struct ptx_flow *flow,
+			 const struct liveness *l)
+{
+	struct live live = { .body = body, .set = calloc(l->words + 1, sizeof(*live.set)) };
+
+	if (!live.set)
+		return -1;
+	for (uint32_t b = 0; b < flow->count; b++) {
+		uint32_t next;
+
+		memset(live.set, 0, l->words * sizeof(*live.set));
+		live.weight = 0;
+		for (uint32_t n = 0; (next = ptx_flow_next(loader, body, flow, b, n)) != ~0u; n++)
+			for (size_t w = 0; w < l->words; w++)
+				for (uint64_t bits = l->in [next * l->words + w]; bits; bits &= bits - 1)
+					live_add(&live, (uint32_t)(w * 64 + (unsigned)__builtin_ctzll(bits)));
+		for (uint32_t i = flow->blocks[b].end; i-- > flow->blocks[b].first;)
+			live_before(&live, &body->ops[i]);
+	}
+	body->function->kernel.register_count = live.most;
+	free(live.set);
+	return 0;
+}
+
 static int solve_lives(struct ptx_loader *loader, struct ptx_body *body, struct life *lives)
 {
 	struct liveness l = { .words = (body->reg_count + 63) / 64 };
@@ -145,9 +226,9 @@ static int solve_lives(struct ptx_loader *loader, struct ptx_body *body, struct 
 			scan_block(body, &flow, b, &l);
 		solve(loader, body, &flow, &l);
 		find_lives(loader, body, &flow, &l, lives);
-	} else {
-		rc = ptx_no_memory(loader);
 	}
+	if (!l.reads || !l.kills || !l.in || find_pressure(loader, body, &flow, &l))
+		rc = ptx_no_memory(loader);
 	free(l.reads);
 	free(l.kills);
 	free(l.in);
@@ -214,8 +295,6 @@ static void lay_out(struct ptx_body *body, const struct pool pools[CLASSES])
 	body->function->saved_bytes = (8 * pools[0].slot_count + 4 * pools[1].slot_count +
 				       2 * pools[2].slot_count + pools[3].slot_count + 15) &
 				      ~15u;
-	body->function->kernel.register_count = pools[0].slot_count * 2 + pools[1].slot_count +
-						pools[2].slot_count;
 	for (uint32_t i = 0; i < body->reg_count; i++) {
 		unsigned c = class_of(&body->regs[i]);
 

@@ -154,22 +154,41 @@ static int end_copies(struct ptx_loader *loader)
 		       : ptx_no_memory(loader);
 }
 
-/* A function of the device runtime: the op reads the arguments from the caller's frame. */
+/* The functions of the device runtime, with the sizes of their arguments. */
+static const struct extern_function {
+	const char *name;
+	unsigned family;
+	uint32_t arg_count;
+	uint32_t bytes[5];
+} extern_functions[] = {
+	{ "vprintf", PTX_VPRINTF, 2, { 8, 8 } },
+	{ "__assertfail", PTX_ASSERTFAIL, 5, { 8, 8, 4, 8, 8 } },
+	{ "free", PTX_FREE, 1, { 8 } },
+	{ "cudaGraphSetConditional", PTX_SET_CONDITION, 2, { 8, 4 } },
+};
+
+static const struct extern_function *find_extern(const char *name, uint32_t arg_count)
+{
+	for (size_t i = 0; i < sizeof(extern_functions) / sizeof(extern_functions[0]); i++)
+		if (!strcmp(name, extern_functions[i].name) && arg_count == extern_functions[i].arg_count)
+			return &extern_functions[i];
+	return NULL;
+}
+
+/* The op reads the arguments from the caller's frame. */
 static int emit_extern(struct ptx_loader *loader, struct ptx_statement *st, const struct call *call)
 {
 	const char *name = call->callee->function->kernel.name;
-	bool is_print = !strcmp(name, "vprintf"), is_assert = !strcmp(name, "__assertfail");
-	bool is_free = !strcmp(name, "free");
+	const struct extern_function *function = find_extern(name, call->arg_count);
 	uint32_t first = loader->copy_count;
 	struct ptx_op *op;
 	int rc = 0;
 
-	if (!(is_print && call->arg_count == 2) && !(is_assert && call->arg_count == 5) &&
-	    !(is_free && call->arg_count == 1))
+	if (!function)
 		return ptx_refuse(loader, st->line, "call of %s, an external function, is not supported",
 				  name);
 	for (uint32_t i = 0; i < call->arg_count && !rc; i++) {
-		if (call->args[i]->bytes != (is_assert && i == 2 ? 4 : 8))
+		if (call->args[i]->bytes != function->bytes[i])
 			return ptx_refuse(loader, st->line, "call: argument %u of %s has another size", i + 1,
 					  name);
 		rc = add_copy(loader, st, NULL, i, call->args[i]->offset, (uint32_t)call->args[i]->bytes);
@@ -183,11 +202,7 @@ static int emit_extern(struct ptx_loader *loader, struct ptx_statement *st, cons
 		rc = end_copies(loader);
 	if (rc)
 		return rc;
-	op = ptx_emit(loader, st,
-		      is_print	? PTX_VPRINTF
-		      : is_free ? PTX_FREE
-				: PTX_ASSERTFAIL,
-		      PTX_TYPE_NONE);
+	op = ptx_emit(loader, st, function->family, PTX_TYPE_NONE);
 	if (!op)
 		return ptx_no_memory(loader);
 	op->offset = first;

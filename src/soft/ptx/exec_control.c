@@ -168,6 +168,25 @@ PTX_HANDLER(free_null)
 			ptx_fault_set(w, op, PTX_FAULT_ADDRESS, i, argument(w, op, c, i), 1, true);
 }
 
+/* cudaGraphSetConditional(handle, value): the handle is the address of a word, see src/soft/cuda/graph_condition.c */
+PTX_HANDLER(set_condition)
+{
+	const struct ptx_copy *c = w->block->module->copies + op->offset;
+
+	for (unsigned i = 0; i < PTX_LANES; i++) {
+		uint64_t address = mask >> i & 1 ? argument(w, op, c, i) : 0;
+		uint32_t *at;
+
+		if (!(mask >> i & 1))
+			continue;
+		at = address & 3 ? NULL : (void *)ptx_span_find(w->block, address, sizeof(*at), true);
+		if (at)
+			__atomic_store_n(at, (uint32_t)argument(w, op, c + 1, i), __ATOMIC_RELEASE);
+		else
+			ptx_fault_set(w, op, PTX_FAULT_ADDRESS, i, address, sizeof(*at), true);
+	}
+}
+
 uint32_t PTX_BUILT(ptx_fragment_run)(struct ptx_warp *w, uint32_t limit)
 {
 	const struct ptx_op *code = w->block->module->code;
@@ -196,7 +215,7 @@ ptx_handler PTX_BUILT(ptx_find_control)(unsigned family, unsigned type)
 		[PTX_EXIT] = leave,	[PTX_BAR] = barrier,
 		[PTX_TRAP] = trap,	[PTX_BRKPT] = trap,
 		[PTX_VPRINTF] = print,	[PTX_ASSERTFAIL] = assert_fail,
-		[PTX_FREE] = free_null,
+		[PTX_FREE] = free_null, [PTX_SET_CONDITION] = set_condition,
 	};
 
 	(void)type;

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
+#include "cuda/lex.h"
 #include "soft/ptx/code.h"
-#include "soft/ptx/lex.h"
 
 #define PTX_SUFFIXES_MAX 12
 #define PTX_ARGS_MAX 12

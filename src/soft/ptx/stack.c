@@ -69,7 +69,7 @@ int ptx_stack_prepare(struct ptx_loader *loader, struct ptx_body *body)
 		struct ptx_op *op = &body->ops[i];
 
 		if (op->family == PTX_COPY || op->family == PTX_VPRINTF || op->family == PTX_ASSERTFAIL ||
-		    op->family == PTX_FREE)
+		    op->family == PTX_FREE || op->family == PTX_SET_CONDITION)
 			op->r[0] = body->frame_reg;
 		if (op->family == PTX_RET) {
 			op->family = PTX_RETX;

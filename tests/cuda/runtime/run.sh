@@ -1,13 +1,14 @@
 #!/bin/sh
-# run.sh: programs of the CUDA runtime, compiled by nvcc, on the software GPU: with libcudart inside and beside.
-# Needs nvcc and the runtime library; says so and exits 77 without. One argument picks a program by name. NAME.expected
-# is what it must write; NAME.more is a second part of it, compiled separately and linked (-rdc=true).
+# run.sh [NAME]: compile programs of the CUDA runtime with nvcc, and run them on the software GPU, with libcudart linked
+# statically and dynamically. NAME selects one program. Without nvcc the exit status is 77. NAME.expected is the output that
+# the program must have. NAME.more is a second part of the program, compiled separately (-rdc=true).
 set -eu
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 if [ ! -x "$nvcc" ]; then
 	echo "skipped: nvcc is not here; CUDA runtime programs are not tested"
 	exit 77
 fi
+ccache=$(command -v ccache || true)
 here=$(cd "$(dirname "$0")" && pwd)
 only=${1:-}
 folder=$(mktemp -d /tmp/belfry-runtime.XXXXXX)
@@ -16,32 +17,43 @@ top=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 LD_LIBRARY_PATH="$BELFRY_BUILD_DIR/src/soft/cuda:$top/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export LD_LIBRARY_PATH
 
-# one PROGRAM LINKING [NVCC-OPTION]...
+# compile SOURCE OBJECT [NVCC-OPTION]...
+compile() {
+	source=$1
+	object=$2
+	shift 2
+	$ccache "$nvcc" -std=c++17 -gencode arch=compute_90,code=compute_90 -x cu -c "$source" -o "$object" "$@"
+}
+
+# one SOURCE [NVCC-OPTION]...: compile it once, and run it with libcudart linked statically and dynamically.
 one() {
 	source=$1
-	linking=$2
-	shift 2
+	shift
 	program="$folder/$(basename "$source" .cu)"
-	echo "- $(basename "$source" .cu), libcudart $linking $*"
 	more="${source%.cu}.more"
-	if [ -f "$more" ]; then
-		set -- "$@" -rdc=true -x cu "$more"
-	fi
-	"$nvcc" -std=c++17 -cudart "$linking" -gencode arch=compute_90,code=compute_90 -o "$program" "$source" "$@"
-	"$here/../run.sh" "$program" >"$folder/output"
 	expected="${source%.cu}.expected"
-	if [ -f "$expected" ]; then
-		diff -u "$expected" "$folder/output"
+	set -- "$source" "$program.o" "$@"
+	if [ -f "$more" ]; then
+		set -- "$@" -rdc=true
+		compile "$more" "$program.more.o" -rdc=true
 	fi
+	compile "$@"
+	set -- "$program.o"
+	[ ! -f "$more" ] || set -- "$@" "$program.more.o"
+	for linking in static shared; do
+		echo "- $(basename "$source" .cu), libcudart $linking"
+		"$nvcc" -cudart "$linking" -gencode arch=compute_90,code=compute_90 -o "$program" "$@"
+		"$here/../run.sh" "$program" >"$folder/output"
+		[ ! -f "$expected" ] || diff -u "$expected" "$folder/output"
+	done
 }
 
 for source in "$here"/*.cu; do
 	if [ -n "$only" ] && [ "$(basename "$source" .cu)" != "$only" ]; then
 		continue
 	fi
-	one "$source" static
-	one "$source" shared
+	one "$source"
 	case $source in
-	*/threads.cu) one "$source" static --default-stream per-thread ;;
+	*/threads.cu) one "$source" --default-stream per-thread ;;
 	esac
 done
