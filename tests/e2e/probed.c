@@ -18,6 +18,7 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -174,9 +175,19 @@ static CUresult end_capture(void)
 	return result ? result : CALL(cuStreamSynchronize, stream);
 }
 
-static void pause_host(void *ms)
+/* A function of the host that takes `ms` from when what is behind it was submitted. */
+struct host_pause {
+	unsigned ms;
+	sem_t submitted;
+};
+
+static void pause_host(void *data)
 {
-	usleep(1000 * *(unsigned *)ms);
+	struct host_pause *host_pause = data;
+
+	while (sem_wait(&host_pause->submitted))
+		;
+	usleep(1000 * host_pause->ms);
 }
 
 static CUresult launch_on(CUstream on, const char *kernel, unsigned times)
@@ -207,13 +218,16 @@ static CUresult launch_delayed(bool is_graph, unsigned ms)
 	CUstream other;
 	CUgraphExec exec = NULL;
 	CUresult result = CALL(cuStreamCreate, &other, CU_STREAM_NON_BLOCKING);
+	struct host_pause host_pause = { .ms = ms };
 
 	if (!result && is_graph)
 		result = make_graph(&exec);
+	sem_init(&host_pause.submitted, 0, 0);
 	if (!result)
-		result = CALL(cuLaunchHostFunc, stream, pause_host, &ms);
+		result = CALL(cuLaunchHostFunc, stream, pause_host, &host_pause);
 	if (!result)
 		result = is_graph ? CALL(cuGraphLaunch, exec, stream) : launch_on(stream, "step", 1);
+	sem_post(&host_pause.submitted);
 	if (!result)
 		result = launch_on(other, "none", 1);
 	if (!result)
