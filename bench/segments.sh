@@ -17,6 +17,13 @@ start_program() {
 	PROGRAMS+=("$name")
 }
 
+# Before other programs are started, when these have ended.
+forget_programs() {
+	rm -f "$WORK"/segment.* "$WORK"/*.ready
+	PROGRAMS=()
+	SEGMENT=0
+}
+
 has_ended() {
 	local name
 	for name in "${PROGRAMS[@]}"; do
@@ -42,7 +49,7 @@ use_policy() {
 	exit 1
 }
 
-# segment POLICY: one of all programs under it; lines "POLICY {…}" to $WORK/results.
+# segment POLICY: one of all programs under it; lines "POLICY {…}" to $WORK/results. HOW: a suffix to the policy there.
 segment() {
 	local name
 	use_policy "$1"
@@ -50,7 +57,7 @@ segment() {
 	touch "$WORK/segment.$SEGMENT"
 	wait_until 300 has_ended "$SEGMENT" || { echo "FAILED: segment $SEGMENT did not end"; show_errors; exit 1; }
 	for name in "${PROGRAMS[@]}"; do
-		sed -n "s/^{\"segment\":$SEGMENT,/$1 {/p" "$WORK/$name.json" >>"$WORK/results"
+		sed -n "s/^{\"segment\":$SEGMENT,/$1${HOW:-} {/p" "$WORK/$name.json" >>"$WORK/results"
 	done
 	bf policy ls >"$WORK/policies.$SEGMENT" 2>&1
 	SEGMENT=$((SEGMENT + 1))

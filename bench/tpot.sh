@@ -6,8 +6,9 @@
 # [ROUNDS]] (default 10 and 2). Requests come as a seeded schedule says, more and fewer (or as in the file TRACE, Azure's
 # LLM inference trace), so both policies serve the same. The programs are started once; policies are changed under them:
 # A B B A in a round. POLICIES="fair tpot_first": any number, with tunables as NAME:K=V,K=V; TIGHT_MS (2) and LOOSE_MS (5):
-# the objectives, of p99. Goal: of the last, at least 25 % fewer late tokens than of the first, and no more than 3 % less
-# training. Skipped without an NVIDIA GPU or PyTorch.
+# the objectives, of p99. SPACE=1: the programs are then started once more, in a shared domain, and the last policy also moves
+# SMs between them (the rows "in space"). Goal: of the last row, at least 25 % fewer late tokens than of the first, and no
+# more than 3 % less training. Skipped without an NVIDIA GPU or PyTorch.
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../tests/gpu/common.sh"
 . "$HERE/vgpus.sh"
@@ -22,17 +23,27 @@ trace=()
 [ -z "${TRACE:-}" ] || trace=(--trace "$TRACE")
 status=0
 
+# measure ROUNDS OPTIONS POLICY...: the three programs on vGPUs with these options, under each of the policies.
+measure() {
+	local rounds=$1 options common
+	read -ra options <<<"$2"
+	shift 2
+	create tight 20:100 --class latency --objective "p99=${tight}ms" "${options[@]}"
+	create loose 20:100 --class latency --objective "p99=${loose}ms" "${options[@]}"
+	create train 20:100 "${options[@]}"
+	common=(--secs "$secs" --segments $((rounds * 2 * $#)))
+	start_program tight serve "${common[@]}" --objective-ms "$tight" --seed 1 "${trace[@]}"
+	start_program loose serve "${common[@]}" --objective-ms "$loose" --seed 2 --shift 0.25 "${trace[@]}"
+	start_program train train "${common[@]}"
+	run_rounds "$rounds" "$@"
+	finish_loads || status=1
+	forget_programs
+	remove_all
+}
+
 start_daemon
-create tight 20:100 --class latency --objective "p99=${tight}ms"
-create loose 20:100 --class latency --objective "p99=${loose}ms"
-create train 20:100
-common=(--secs "$secs" --segments $((rounds * 2 * ${#policies[@]})))
-start_program tight serve "${common[@]}" --objective-ms "$tight" --seed 1 "${trace[@]}"
-start_program loose serve "${common[@]}" --objective-ms "$loose" --seed 2 --shift 0.25 "${trace[@]}"
-start_program train train "${common[@]}"
-run_rounds "$rounds" "${policies[@]}"
-finish_loads || status=1
-remove_all
+measure "$rounds" "" "${policies[@]}"
+[ -z "${SPACE:-}" ] || HOW=" in space" measure "$rounds" "--domain serve --sm 20:100" "${policies[-1]}"
 
 awk '
 function field(name) {
@@ -41,14 +52,15 @@ function field(name) {
 function text(name) {
 	return match($0, "\"" name "\":\"[^\"]*") ? substr($0, RSTART + length(name) + 4, RLENGTH - length(name) - 4) : ""
 }
-!($1 in seen) { seen[$1] = 1; order[++policies] = $1 }
+{ policy = $0; sub(/ \{.*/, "", policy) }
+!(policy in seen) { seen[policy] = 1; order[++policies] = policy }
 /"serve"/ {
-	key = $1 SUBSEP text("name")
+	key = policy SUBSEP text("name")
 	n[key]++; tokens[key] += field("tokens"); late[key] += field("late_tokens"); unserved[key] += field("unserved")
 	p50[key] += field("p50_ms"); p99[key] += field("p99_ms")
-	all_late[$1] += field("late_tokens"); all[$1] += field("tokens")
+	all_late[policy] += field("late_tokens"); all[policy] += field("tokens")
 }
-/"train"/ { segments[$1]++; tflops[$1] += field("tflops") }
+/"train"/ { segments[policy]++; tflops[policy] += field("tflops") }
 END {
 	printf "%-28s %-6s %8s %8s %8s %8s %8s %8s\n", "policy", "", "p50 ms", "p99 ms", "tokens", "late", "late %", "unserved"
 	for (k = 1; k <= policies; k++) {

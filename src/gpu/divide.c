@@ -28,11 +28,12 @@ static unsigned count_bits(uint64_t units)
 	return (unsigned)__builtin_popcountll(units);
 }
 
+/* To the nearest unit: to round down would leave 12 % of 16 units at one. */
 static unsigned limit_of(const struct divide_part *part, unsigned unit_count)
 {
 	uint64_t ppm = bf_min(part->limit_ppm, ONE);
 
-	return (unsigned)bf_max(ppm * unit_count / ONE, 1);
+	return (unsigned)bf_max((ppm * unit_count + ONE / 2) / ONE, 1);
 }
 
 /* ---- How many units each vGPU gets */

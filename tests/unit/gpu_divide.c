@@ -51,6 +51,26 @@ static void its_limit_holds_for_the_only_active_vgpu(void **state)
 	assert_int_equal(parts[0].after & parts[1].after, 0);
 }
 
+static void limits_are_rounded_to_the_nearest_unit(void **state)
+{
+	struct divide_part parts[8];
+
+	(void)state;
+	for (unsigned i = 0; i < 8; i++)
+		parts[i] = part(12, 12, true, 0);
+	divide(parts, 8, 16);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(bits(parts[i].after), 2);
+	parts[0] = part(40, 40, true, 0);
+	parts[1] = part(60, 60, true, 0);
+	divide(parts, 2, 16);
+	assert_int_equal(bits(parts[0].after), 6);
+	assert_int_equal(bits(parts[1].after), 10);
+	parts[0] = part(9, 9, true, 0);
+	divide(parts, 1, 16);
+	assert_int_equal(bits(parts[0].after), 1);
+}
+
 static void spare_units_follow_the_requests(void **state)
 {
 	struct divide_part parts[] = { part(10, 100, true, 0), part(30, 100, true, 0) };
@@ -267,7 +287,8 @@ static void make_trial(struct trial *trial)
 
 static unsigned limit_of(const struct trial *trial, const struct divide_part *p)
 {
-	unsigned limit = (unsigned)((uint64_t)p->limit_ppm * trial->units / DIVIDE_WHOLE_PPM);
+	unsigned limit =
+		(unsigned)(((uint64_t)p->limit_ppm * trial->units + DIVIDE_WHOLE_PPM / 2) / DIVIDE_WHOLE_PPM);
 
 	return limit ? limit : 1;
 }
@@ -326,6 +347,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_only_active_vgpu_has_all),
 		cmocka_unit_test(its_limit_holds_for_the_only_active_vgpu),
+		cmocka_unit_test(limits_are_rounded_to_the_nearest_unit),
 		cmocka_unit_test(spare_units_follow_the_requests),
 		cmocka_unit_test(what_a_limit_leaves_goes_to_the_others),
 		cmocka_unit_test(vgpus_without_requests_share_what_is_left),
