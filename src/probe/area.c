@@ -44,9 +44,9 @@ void probe_area_init(const struct probe *probe, void *area)
 	}
 }
 
-static uint8_t *value_at(const struct probe_map *map, void *area, uint64_t index)
+static uint8_t *value_at(const struct probe_map *map, void *area, uint64_t slot, uint64_t index)
 {
-	return (uint8_t *)area + map->values + index * map->stride;
+	return (uint8_t *)area + map->values + slot * map->slot_stride + index * map->stride;
 }
 
 static uint8_t *key_at(const struct probe_map *map, void *area, uint64_t slot)
@@ -72,7 +72,7 @@ static void *hash_value(const struct probe_map *map, void *area, const void *key
 			return NULL;
 		if ((state & ~3u) == tag && (state & 3) != PROBE_SLOT_BUSY &&
 		    !memcmp(key_at(map, area, slot), key, map->key_bytes))
-			return (state & 3) == PROBE_SLOT_FULL ? value_at(map, area, slot) : NULL;
+			return (state & 3) == PROBE_SLOT_FULL ? value_at(map, area, 0, slot) : NULL;
 	}
 	return NULL;
 }
@@ -88,7 +88,7 @@ void *probe_value(const struct probe_map *map, void *area, const void *key, uint
 	index = map->kind == PROBE_MAP_DATA ? 0 : bf_get32(key);
 	if (index >= map->max_entries || slot >= map->slots)
 		return NULL;
-	return value_at(map, area, (uint64_t)slot * map->max_entries + index);
+	return value_at(map, area, slot, index);
 }
 
 bool probe_next(const struct probe_map *map, void *area, uint64_t *cursor, struct probe_entry *entry)
@@ -100,13 +100,15 @@ bool probe_next(const struct probe_map *map, void *area, uint64_t *cursor, struc
 	while (*cursor < count) {
 		uint64_t at = (*cursor)++;
 
-		*entry = (struct probe_entry){ .value = value_at(map, area, at) };
+		*entry = (struct probe_entry){ 0 };
 		if (map->kind != PROBE_MAP_HASH) {
 			entry->index = (uint32_t)(at % map->max_entries);
 			entry->slot = (uint32_t)(at / map->max_entries);
+			entry->value = value_at(map, area, entry->slot, entry->index);
 			return true;
 		}
 		entry->key = key_at(map, area, at);
+		entry->value = value_at(map, area, 0, at);
 		if ((state_at(map, area, at) & 3) == PROBE_SLOT_FULL)
 			return true;
 	}

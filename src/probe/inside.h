@@ -15,6 +15,7 @@ enum {
 	REGISTERS = 6 + 4 * PROBE_DEPTH_MAX, /* r0 to r5, and r6 to r9 of every depth */
 	FRAME_POINTER = REGISTERS,	     /* its number in PTX */
 	HASH_CHAIN_MAX = 128,		     /* slots that a search visits */
+	CACHE_LINE_BYTES = 128,		     /* of the GPU's L2 cache */
 	PRINTS_MAX = 32,
 	ENDS_BLOCKS = 1 << 14,
 	ENDS_GRIDS = 1 << 10,
@@ -226,7 +227,8 @@ struct text {
 	const struct probe *probe;
 	struct program *program;
 	const struct probe_site *site;
-	unsigned labels; /* used so far */
+	unsigned labels;		  /* used so far */
+	uint8_t cells[PROBE_STACK_BYTES]; /* for each byte of the stack: the smallest access to it; 0: none */
 };
 void text_put(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -240,6 +242,7 @@ struct source {
 	unsigned slot;	   /* the register */
 	int64_t offset;
 	uint32_t align;
+	uint8_t *cells; /* in text::cells; NULL: not the stack, or not known where */
 };
 /* Emits the check, where one is needed, of `bytes` bytes at a register plus offset. */
 struct source text_source(struct text *text, const struct op *op, const struct state *state, unsigned number,

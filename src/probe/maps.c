@@ -67,6 +67,7 @@ static int check_map(const struct probe_map *map, struct bf_error *err)
 static uint64_t place(const struct probe *probe, struct probe_map *map, uint64_t at)
 {
 	map->stride = (uint32_t)bf_round_up(map->value_bytes, 8);
+	map->slot_stride = (uint64_t)map->max_entries * map->stride;
 	map->slots = map->kind == PROBE_MAP_SM_ARRAY ? probe->slots : 1;
 	map->states = at;
 	if (map->kind == PROBE_MAP_HASH) {
@@ -78,8 +79,10 @@ static uint64_t place(const struct probe *probe, struct probe_map *map, uint64_t
 		map->values = at + sizeof(struct probe_ring);
 		map->value_area_bytes = map->max_entries;
 	} else {
-		map->values = at;
-		map->value_area_bytes = (uint64_t)map->slots * map->max_entries * map->stride;
+		if (map->slots > 1)
+			map->slot_stride = bf_round_up(map->slot_stride, CACHE_LINE_BYTES);
+		map->values = map->slots > 1 ? bf_round_up(at, CACHE_LINE_BYTES) : at;
+		map->value_area_bytes = map->slots * map->slot_stride;
 	}
 	return bf_round_up(map->values + map->value_area_bytes, 64);
 }

@@ -39,7 +39,8 @@ enum probe_map_kind { PROBE_MAP_ARRAY, PROBE_MAP_SM_ARRAY, PROBE_MAP_HASH, PROBE
  * start and multiples of 8. Numbers are little-endian.
  *
  * array, data	values[max_entries], `stride` bytes apart
- * SM array	values[slots][max_entries]; SM n uses slot n & (slots - 1)
+ * SM array	values[slots][max_entries]; SM n uses slot n & (slots - 1). Slots are `slot_stride` bytes apart: no two SMs
+ *		write to one cache line
  * hash		states[slots] (4 bytes), keys[slots] (key_bytes rounded up to 8), values[slots]. A state is the high
  *		30 bits of the key's hash and, in its low 2 bits, enum probe_slot. A slot that was used once
  *		keeps its key.
@@ -55,6 +56,7 @@ struct probe_map {
 	const void *initial; /* value_bytes bytes, for data; NULL: zeros */
 	uint32_t slots;
 	uint32_t stride;
+	uint64_t slot_stride; /* of SM arrays */
 	uint64_t states, keys, values;
 	uint64_t value_area_bytes;
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/own.h"
 #include "probe/inside.h"
 
 #define PREFIX "probe"
@@ -67,6 +68,22 @@ static void put_choice(struct text *text)
 	text_put(text, "@$p0 bra #end;");
 }
 
+/* The stack begins as zeros. Each part of it is cleared in the sizes in which the program accesses it: ptxas keeps a
+ * variable in registers only if all accesses to its parts have one size. */
+static void put_zeros(struct text *text)
+{
+	uint32_t bytes;
+
+	text_put(text, "mov.u64 $t0, 0;");
+	for (uint32_t at = 0; at < text->program->info.stack_bytes; at += bytes) {
+		bytes = at % 8 ? at & -at : 8;
+		for (uint32_t i = at; i < at + bytes; i++)
+			if (text->cells[i] && text->cells[i] < bytes)
+				bytes = text->cells[i];
+		text_put(text, "st.local.u%u [$stack+%u], $t0;", 8 * bytes, at);
+	}
+}
+
 /* Pointers to the context and to maps are 0: no instruction uses their value as an address. */
 static void put_start(struct text *text)
 {
@@ -77,9 +94,7 @@ static void put_start(struct text *text)
 	if (!text->program->info.stack_bytes)
 		return;
 	text_put(text, "mov.u64 $stack, %s;", text->site->stack ? text->site->stack : "#memory");
-	text_put(text, "mov.u64 $t0, 0;");
-	for (uint32_t at = 0; at < text->program->info.stack_bytes; at += 8)
-		text_put(text, "st.local.u64 [$stack+%u], $t0;", at);
+	put_zeros(text);
 }
 
 static bool uses_frame_pointer(const struct op *op)
@@ -171,15 +186,30 @@ static void put_ends(struct text *text)
 	text_put(text, "#end:");
 }
 
-static void put_body(struct text *text)
+/* The code of the program is written first: it tells how the stack is used. */
+static bool put_body(struct text *text)
 {
+	FILE *file = text->file;
+	cleanup_free char *ops = NULL;
+	size_t size;
+
+	text->file = open_memstream(&ops, &size);
+	if (text->file) {
+		put_ops(text);
+		if (ferror(text->file) | fclose(text->file))
+			size = 0;
+	}
+	text->file = file;
+	if (!ops || !size)
+		return false;
 	text_put(text, "{");
 	put_declarations(text);
 	put_choice(text);
 	put_start(text);
-	put_ops(text);
+	fwrite(ops, 1, size, file);
 	put_ends(text);
 	text_put(text, "}");
+	return true;
 }
 
 void probe_write_registers(FILE *file, const char *prefix)
@@ -215,9 +245,9 @@ static int check_site(const struct probe_site *site, struct bf_error *err)
 	return is_fine ? 0 : bf_fail(err, EINVAL, "the place of a probe has an invalid prefix or operand");
 }
 
-static int finish(FILE *file, char **text, struct bf_error *err)
+static int finish(FILE *file, bool is_whole, char **text, struct bf_error *err)
 {
-	bool is_bad = ferror(file);
+	bool is_bad = !is_whole || ferror(file);
 
 	if (!fclose(file) && !is_bad)
 		return 0;
@@ -259,8 +289,7 @@ int probe_write_body(const struct probe *probe, size_t program, const struct pro
 
 	if (rc)
 		return rc;
-	put_body(&to);
-	return finish(to.file, text, err);
+	return finish(to.file, put_body(&to), text, err);
 }
 
 static bool is_timer(const struct probe_field *field)
@@ -306,6 +335,7 @@ int probe_write_module(const struct probe *probe, size_t program, bool is_per_th
 	char names[PROBE_FIELDS_MAX][8];
 	const struct probe_field *field;
 	struct text to = { 0 };
+	bool is_whole;
 	size_t size;
 	int rc = open_text(probe, program, &site, &to, text, &size, err);
 
@@ -320,7 +350,7 @@ int probe_write_module(const struct probe *probe, size_t program, bool is_per_th
 		fprintf(to.file, ".reg .b%u %%f%u;\nld.global.u%u %%f%u, [%%ctx+%u];\n", field->bytes * 8, i,
 			field->bytes * 8, i, field->offset);
 	}
-	put_body(&to);
+	is_whole = put_body(&to);
 	fprintf(to.file, "st.global.u64 [%%out], %%result;\ndone:\nret;\n}\n");
-	return finish(to.file, text, err);
+	return finish(to.file, is_whole, text, err);
 }

@@ -36,7 +36,7 @@ static void put_element(struct text *text, const struct probe_map *map)
 	text_put(text, "mov.u32 $w0, %%smid;");
 	text_put(text, "and.b32 $w0, $w0, %u;", map->slots - 1);
 	text_put(text, "cvt.u64.u32 $t1, $w0;");
-	text_put(text, "mul.lo.u64 $t1, $t1, %llu;", (unsigned long long)map->max_entries * map->stride);
+	text_put(text, "mul.lo.u64 $t1, $t1, %llu;", (unsigned long long)map->slot_stride);
 	text_put(text, "add.u64 $t7, $t7, $t1;");
 }
 

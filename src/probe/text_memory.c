@@ -50,6 +50,22 @@ static struct access access_of(struct text *text, const struct op *op, const str
 	return access;
 }
 
+/* From the start of the stack, in bytes. */
+static uint64_t stack_offset(const struct text *text, const struct access *access)
+{
+	const struct program *program = text->program;
+
+	return (uint64_t)(program->info.stack_bytes - program->frames[access->index].base + access->offset);
+}
+
+/* The smallest access that begins in each part of the stack: see put_zeros. */
+static void use_cells(const struct source *source, uint32_t at, uint32_t bytes)
+{
+	for (uint32_t i = 0; source->cells && i < bytes; i++)
+		if (!source->cells[at + i] || source->cells[at + i] > bytes)
+			source->cells[at + i] = (uint8_t)bytes;
+}
+
 struct source text_source(struct text *text, const struct op *op, const struct state *state, unsigned number,
 			  int32_t offset, uint32_t bytes, enum access_how how, bool is_whole)
 {
@@ -62,6 +78,10 @@ struct source text_source(struct text *text, const struct op *op, const struct s
 
 	if (access.is_checked)
 		put_access_check(text, &access, source.slot, offset, bytes, is_whole);
+	else if (access.kind == REG_STACK)
+		source.cells = &text->cells[stack_offset(text, &access)];
+	if (is_whole)
+		use_cells(&source, 0, bytes);
 	return source;
 }
 
@@ -75,6 +95,7 @@ void text_gather(struct text *text, const struct source *source, uint32_t at, ui
 		part = 8;
 		while (part > align || part > bytes - done || (at + done) % part)
 			part /= 2;
+		use_cells(source, at + done, part);
 		text_put(text, "ld.%s.u%u %s, [$r%u+%lld];", source->space, part * 8, into, source->slot,
 			 (long long)source->offset + at + done);
 		if (!done)

@@ -123,6 +123,17 @@ static void bodies_take_operands_and_share_a_stack(void **state)
 	probe_free(probe);
 }
 
+/* ptxas keeps the stack in registers only then. */
+static void stack_is_cleared_in_the_sizes_of_its_accesses(void **state)
+{
+	struct probe *probe = probe_read("spread", NULL);
+	cleanup_free char *text = write_body(probe, &(struct probe_site){ .prefix = "x", .area = "%area" });
+
+	(void)state;
+	assert_non_null(strstr(text, "st.local.u32 [%x_stack+0], %x_t0;"));
+	probe_free(probe);
+}
+
 static void ptxas_assembles_kernels_with_bodies(void **state)
 {
 	struct probe *count, *pages;
@@ -165,6 +176,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(body_fits_divergent_code_of_a_kernel),
 		cmocka_unit_test(bodies_take_operands_and_share_a_stack),
+		cmocka_unit_test(stack_is_cleared_in_the_sizes_of_its_accesses),
 		cmocka_unit_test(ptxas_assembles_kernels_with_bodies),
 		cmocka_unit_test(site_with_an_invalid_name_is_refused),
 	};

@@ -137,6 +137,8 @@ static void values_of_each_sm_are_separate(void **state)
 		assert_int_equal(*(uint64_t *)probe_value(histogram, probe_rig_area(&rig), &bucket, slot),
 				 BLOCKS / 4);
 	assert_null(probe_value(histogram, probe_rig_area(&rig), &bucket, 4));
+	assert_int_equal(histogram->slot_stride % 128, 0); /* no two SMs write to one cache line */
+	assert_int_equal(histogram->values % 128, 0);
 	while (probe_next(histogram, probe_rig_area(&rig), &cursor, &entry))
 		sum += *(uint64_t *)entry.value;
 	assert_int_equal(sum, BLOCKS);
