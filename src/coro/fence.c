@@ -174,6 +174,42 @@ static struct context *find_context(CUcontext handle)
 	return handle ? context_find(handle) : context_current();
 }
 
+/* The driver waits for the context's own streams. For those of green contexts it does not wait (docs/driver.md). */
+static CUresult synchronize(CUcontext handle, CUresult result)
+{
+	struct context *context = result ? NULL : find_context(handle);
+	struct inside inside;
+	struct waits waits;
+
+	if (!context || !context->handle)
+		return result;
+	inside = go_inside(context);
+	waits = waits_of(context);
+	result = finish(&waits, real.cuEventSynchronize);
+	come_out(&inside);
+	return result;
+}
+
+EXPORT CUresult cuCtxSynchronize(void)
+{
+	CUresult result;
+
+	sync_begin();
+	result = real.cuCtxSynchronize();
+	sync_end();
+	return synchronize(NULL, result);
+}
+
+EXPORT CUresult cuCtxSynchronize_v2(CUcontext handle)
+{
+	CUresult result;
+
+	sync_begin();
+	result = real.cuCtxSynchronize_v2(handle);
+	sync_end();
+	return synchronize(handle, result);
+}
+
 /* The event is behind the context's own work. It is recorded again behind the work on shadows as well. */
 static CUresult record_again(struct context *context, CUevent event)
 {

@@ -36,6 +36,39 @@ static void a_place_that_a_stream_has_left_counts(void)
 	CHECK(is_fenced(lease_set(CORO_UNITS_ALL), WAIT_MS));
 }
 
+static void *end_later(void *flag)
+{
+	usleep(100000);
+	*(volatile uint32_t *)flag = 1;
+	return NULL;
+}
+
+/* The driver's own functions wait for the streams of the context, not for those of green contexts. */
+static void a_wait_for_the_context_waits_for_work_on_units(void)
+{
+	CUcontext context;
+	CUfunction until;
+	CUstream stream;
+
+	start();
+	CU(cuCtxGetCurrent(&context));
+	until = check_function(ptx, "until");
+	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	lease_set(1);
+	for (unsigned i = 0; i < 3; i++) {
+		volatile uint32_t *flag = flag_new();
+		pthread_t thread;
+
+		launch_on(until, stream, &flag);
+		CHECK(!pthread_create(&thread, NULL, end_later, (void *)flag));
+		CU(i == 0 ? cuCtxSynchronize() : cuCtxSynchronize_v2(i == 1 ? context : NULL));
+		CHECK(*flag == 1 && cuStreamQuery(stream) == CUDA_SUCCESS);
+		CHECK(!pthread_join(thread, NULL));
+	}
+	CU(cuStreamDestroy_v2(stream));
+	CHECK(is_fenced(lease_set(CORO_UNITS_ALL), WAIT_MS));
+}
+
 static void work_of_a_destroyed_stream_counts(void)
 {
 	static const uint64_t before[] = { 1, CORO_UNITS_ALL };
@@ -397,9 +430,10 @@ static void a_host_function_does_not_count(void)
 	CHECK(is_fenced(lease_set(CORO_UNITS_ALL), WAIT_MS));
 }
 
-TESTS(TEST(a_place_that_a_stream_has_left_counts), TEST(work_of_a_destroyed_stream_counts),
-      TEST(work_of_threads_counts_also_when_they_have_ended), TEST(work_from_before_a_capture_counts),
-      TEST(a_fence_leaves_captures_alone), TEST(a_thread_that_waits_holds_no_lock),
-      TEST(a_stream_that_waits_for_a_value_does_not_count), TEST(work_before_a_wait_counts),
-      TEST(work_between_two_waits_counts), TEST(a_stream_behind_one_that_waits_does_not_count),
-      TEST(a_host_function_does_not_count), TEST(work_of_a_context_that_ends_counts))
+TESTS(TEST(a_place_that_a_stream_has_left_counts), TEST(a_wait_for_the_context_waits_for_work_on_units),
+      TEST(work_of_a_destroyed_stream_counts), TEST(work_of_threads_counts_also_when_they_have_ended),
+      TEST(work_from_before_a_capture_counts), TEST(a_fence_leaves_captures_alone),
+      TEST(a_thread_that_waits_holds_no_lock), TEST(a_stream_that_waits_for_a_value_does_not_count),
+      TEST(work_before_a_wait_counts), TEST(work_between_two_waits_counts),
+      TEST(a_stream_behind_one_that_waits_does_not_count), TEST(a_host_function_does_not_count),
+      TEST(work_of_a_context_that_ends_counts))

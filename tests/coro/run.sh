@@ -4,7 +4,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$(mktemp -d /tmp/belfry-lease.XXXXXX)
-trap 'rm -rf "$folder"' EXIT
+trap '"$here/../remove.sh" "$folder"' EXIT
 BELFRY_LEASE=$folder/lease
 case $1 in
 */coro_many) sms=30 ;; # a smaller GPU has smaller units

@@ -210,7 +210,8 @@ static void green_contexts_run_side_by_side(void)
 		CU(cuGreenCtxStreamCreate(&streams[i], greens[i], CU_STREAM_NON_BLOCKING, 0));
 		CU(cuLaunchKernel(graphs_meet, 1, 1, 1, 1, 1, 1, 0, streams[i], list, NULL));
 	}
-	CU(cuCtxSynchronize()); /* of the primary context: the green ones too */
+	for (uint32_t i = 0; i < 2; i++)
+		CU(cuStreamSynchronize(streams[i])); /* cuCtxSynchronize does not wait for them */
 	CU(cuMemcpyDtoH_v2(got, flag + 4, sizeof(got)));
 	CHECK(got[0] && got[1]);
 	CU(cuGreenCtxDestroy(greens[0]));

@@ -3,7 +3,8 @@
 # adds to its configuration.
 set -eu
 folder=$(mktemp -d /tmp/belfry-cuda.XXXXXX)
-trap 'rm -rf "$folder"' EXIT
+here=$(cd "$(dirname "$0")" && pwd)
+trap '"$here/../remove.sh" "$folder"' EXIT
 name=$(basename "$1" | tr _ - | cut -c1-24)
 BELFRY_RUNTIME_DIR=$folder
 BELFRY_SOFT="name=$name,gpus=2,sms=4,mem=1G,pace=off,linger=0${SOFT_OPTIONS:+,$SOFT_OPTIONS}"

@@ -3,7 +3,8 @@
 # may be of another build, or end in the middle.
 set -eu
 folder=$(mktemp -d /tmp/belfry-kernels.XXXXXX)
-trap 'rm -rf "$folder"' EXIT
+here=$(cd "$(dirname "$0")" && pwd)
+trap '"$here/../remove.sh" "$folder"' EXIT
 export BELFRY_RUNTIME_DIR="$folder" BELFRY_LINGER=0
 unset BELFRY_SOCKET BELFRY_SOFT_DIR CUDA_VISIBLE_DEVICES
 status=0

@@ -10,43 +10,17 @@ static CUresult find_context(CUcontext handle, struct context **context)
 	return context_is(*context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* For a primary context, wait for its green contexts. A wait releases the lock, so the search starts again
- * after each. */
-static CUresult wait_for_beside(const struct context *context, uint64_t id)
-{
-	CUresult result = CUDA_SUCCESS;
-	uint64_t last = 0;
-
-	for (;;) {
-		struct context *next = NULL;
-
-		for (struct context *c = all_contexts; c; c = c->next)
-			if (c->parent == context && c->id > last && (!next || c->id < next->id))
-				next = c;
-		if (!next || result || !context_has_id(context, id))
-			return result;
-		last = next->id;
-		result = context_synchronize(next);
-		if (result == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-			result = CUDA_SUCCESS;
-	}
-}
-
+/* Of a primary context without its green contexts, as NVIDIA's driver does (docs/driver.md). */
 static CUresult context_wait(CUcontext handle)
 {
 	struct context *context;
-	uint64_t id;
 	CUresult result = find_context(handle, &context);
 
 	if (!result)
 		result = capture_forbids_context(context);
 	if (!result)
 		result = capture_forbids();
-	if (result)
-		return result;
-	id = context->id;
-	result = context_synchronize(context);
-	return result ? result : wait_for_beside(context, id);
+	return result ? result : context_synchronize(context);
 }
 
 EXPORT CUresult cuCtxSynchronize_v2(CUcontext context)
