@@ -39,6 +39,8 @@ copy_programs tests/gpu
 copy_programs tests/attacks
 copy_programs bench
 cp "$build"/bench/*.bpf.o "$dist/bench/"
+mkdir -p "$dist/tests/data/ptx"
+cp tests/data/ptx/vector.ptx tests/data/ptx/matrix.ptx tests/data/ptx/block.ptx "$dist/tests/data/ptx/" # of bench/probe_overhead
 cp man/*.[1358] "$dist/man/"
 cp -R README.md LICENSE CHANGELOG.md CONTRIBUTING.md docs "$dist/"
 
