@@ -29,7 +29,7 @@ cp "$build"/probes/*.bpf.o "$dist/bin/probes/"
 cp include/belfry/policy.h include/belfry/probe.h include/belfry/belfry.h "$dist/include/belfry/"
 find "$build/src/client" -maxdepth 1 -name 'libbelfry.so*' ! -type d -exec cp -P {} "$dist/lib/" \;
 cp contrib/python/belfry.py "$dist/python/"
-cp "$build/belfry" "$build/belfryd" "$build/belfry-soft" "$dist/bin/"
+cp "$build/belfry" "$build/belfryd" "$build/belfry-soft" "$build/belfry-ptxas" "$dist/bin/"
 cp "$build/src/soft/cuda/libcuda.so.1" "$dist/bin/soft/"
 mkdir -p "$dist/bin/coro"
 cp "$build/src/coro/libcuda.so.1" "$dist/bin/coro/"
