@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/folder.h"
 #include "base/own.h"
 #include "probe/weave.h"
 
@@ -206,14 +207,43 @@ static void *read_file(const char *path, size_t *size)
 	return data;
 }
 
+/* A file beside this program, as in the portable folder or the build tree; else the file of the tree it was built in. */
+static void find_file(const char *const *beside, const char *built, const char *folder, const char *name,
+		      char *path, size_t room)
+{
+	if (bf_find_beside(NULL, beside, path, room))
+		snprintf(path, room, "%s/%s/%s", built, folder, name);
+}
+
+static void find_probe(const struct variant *variant, char *path, size_t room)
+{
+	char name[64], shipped[96], portable[96];
+	const char *const beside[] = { strcmp(variant->directory, "bench") ? shipped : name, portable, NULL };
+
+	snprintf(name, sizeof(name), "%.40s.bpf.o", variant->probe);
+	snprintf(shipped, sizeof(shipped), "../probes/%s", name);
+	snprintf(portable, sizeof(portable), "../bin/probes/%s", name);
+	find_file(beside, BELFRY_BUILD_DIR, variant->directory, name, path, room);
+}
+
+static void find_text(const struct job *job, char *path, size_t room)
+{
+	char name[64], portable[96];
+	const char *const beside[] = { portable, NULL };
+
+	snprintf(name, sizeof(name), "%.40s.ptx", job->file);
+	snprintf(portable, sizeof(portable), "../tests/data/ptx/%s", name);
+	find_file(beside, BELFRY_TEST_DATA, "ptx", name, path, room);
+}
+
 static void variant_open(struct variant *variant, uint32_t sm_count)
 {
 	cleanup_free void *object = NULL, *area = NULL;
 	struct bf_error err = { 0 };
-	char path[512];
+	char path[4096];
 	size_t size;
 
-	snprintf(path, sizeof(path), "%s/%s/%s.bpf.o", BELFRY_BUILD_DIR, variant->directory, variant->probe);
+	find_probe(variant, path, sizeof(path));
 	object = read_file(path, &size);
 	if (probe_open(object, size, &(struct probe_options){ .sm_count = sm_count }, &variant->opened,
 		       &err)) {
@@ -236,11 +266,11 @@ static void variant_load(struct variant *variant, const struct job *job)
 	struct weave_result result = { 0 };
 	struct bf_error err = { 0 };
 	cleanup_free char *text = NULL;
-	char path[512];
+	char path[4096];
 	void *module;
 	size_t size;
 
-	snprintf(path, sizeof(path), "%s/ptx/%s.ptx", BELFRY_TEST_DATA, job->file);
+	find_text(job, path, sizeof(path));
 	text = read_file(path, &size);
 	if (variant->opened && (weave_text(text, size, &list, 1, &result, &err) || !result.text)) {
 		fprintf(stderr, "probe_overhead: %s: %s\n", path, err.text);

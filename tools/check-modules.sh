@@ -36,6 +36,7 @@ may soft/hw soft/ptx soft base
 may soft/link soft rm base
 may soft/driver soft/hw soft/link soft rm base
 may cuda base
+may ptxas cuda base
 may soft/cuda cuda soft/ptx soft/link soft rm base
 may coro cuda probe belfry base
 may gate rm base

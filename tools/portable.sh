@@ -29,7 +29,7 @@ cp "$build"/probes/*.bpf.o "$dist/bin/probes/"
 cp include/belfry/policy.h include/belfry/probe.h include/belfry/belfry.h "$dist/include/belfry/"
 find "$build/src/client" -maxdepth 1 -name 'libbelfry.so*' ! -type d -exec cp -P {} "$dist/lib/" \;
 cp contrib/python/belfry.py "$dist/python/"
-cp "$build/belfry" "$build/belfryd" "$build/belfry-soft" "$dist/bin/"
+cp "$build/belfry" "$build/belfryd" "$build/belfry-soft" "$build/belfry-ptxas" "$dist/bin/"
 cp "$build/src/soft/cuda/libcuda.so.1" "$dist/bin/soft/"
 mkdir -p "$dist/bin/coro"
 cp "$build/src/coro/libcuda.so.1" "$dist/bin/coro/"
@@ -39,6 +39,8 @@ copy_programs tests/gpu
 copy_programs tests/attacks
 copy_programs bench
 cp "$build"/bench/*.bpf.o "$dist/bench/"
+mkdir -p "$dist/tests/data/ptx"
+cp tests/data/ptx/vector.ptx tests/data/ptx/matrix.ptx tests/data/ptx/block.ptx "$dist/tests/data/ptx/" # of bench/probe_overhead
 cp man/*.[1358] "$dist/man/"
 cp -R README.md LICENSE CHANGELOG.md CONTRIBUTING.md docs "$dist/"
 

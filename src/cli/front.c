@@ -98,3 +98,18 @@ int front_use_probes(const char *socket, bool has_library, struct bf_error *err)
 		return rc;
 	return setenv("BELFRY_PROBES", socket, 1) ? bf_fail(err, ENOMEM, "out of memory") : 0;
 }
+
+int front_use_ptxas(struct bf_error *err)
+{
+	static const char *const candidates[] = { "belfry-ptxas", "../libexec/belfry/belfry-ptxas", NULL };
+	const char *given = getenv("TRITON_PTXAS_PATH");
+	char path[PATH_MAX];
+
+	if (given && *given)
+		return 0;
+	if (bf_find_beside(NULL, candidates, path, sizeof(path))) {
+		bf_log(BF_LOG_WARN, "belfry-ptxas is not installed; kernels of Triton cannot carry probes");
+		return 0;
+	}
+	return setenv("TRITON_PTXAS_PATH", path, 1) ? bf_fail(err, ENOMEM, "out of memory") : 0;
+}

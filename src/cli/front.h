@@ -15,5 +15,8 @@ int front_use_probes(const char *socket, bool has_library, struct bf_error *err)
 /* The same for a program of a shared domain, whose folder has the socket for leases. A library that is not there is no error:
  * a warning says that the program uses all SMs. */
 int front_use_lease(const char *mps_folder, struct bf_error *err);
+/* Have Triton assemble through belfry-ptxas, which keeps the PTX of its kernels for probes: TRITON_PTXAS_PATH, unless the
+ * environment has it. */
+int front_use_ptxas(struct bf_error *err);
 
 #endif

@@ -208,6 +208,8 @@ static int use_probes(const struct run *run, struct protocol_reply *reply, struc
 		return run->has_probes
 			       ? bf_fail(err, ENOTSUP, "--probes: the GPU server has no socket for probes")
 			       : 0;
+	if (run->has_probes && front_use_ptxas(err))
+		return -ENOMEM;
 	return front_use_probes(reply->probe_socket, has_lease, err);
 }
 

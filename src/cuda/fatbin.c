@@ -12,8 +12,6 @@
  * 2 (2), own size 4 (4), padded data 8 (8), compressed bytes 16 (4), target 28 (4), flags 40 (8),
  * uncompressed bytes 56 (8). */
 enum {
-	HEADER_VERSION = 1,
-	ENTRY_VERSION = 0x101,
 	FLAG_LZ4 = 0x2000,
 	FLAG_ZSTD = 0x8000,
 };
@@ -49,9 +47,9 @@ int fatbin_start(const uint8_t *image, size_t length, struct fatbin_walk *walk, 
 
 	if (length < FATBIN_HEADER_BYTES || get32(image) != FATBIN_MAGIC)
 		return bf_fail(err, EINVAL, "reading a fat binary: it does not start like one");
-	if (get16(image + 4) != HEADER_VERSION)
+	if (get16(image + 4) != FATBIN_HEADER_VERSION)
 		return bf_fail(err, EINVAL, "reading a fat binary: version %u, not %u", get16(image + 4),
-			       HEADER_VERSION);
+			       FATBIN_HEADER_VERSION);
 	bytes = fatbin_length(image);
 	if (!bytes || bytes > length)
 		return bf_fail(err, EINVAL, "reading a fat binary: it ends before its header says");
@@ -87,9 +85,9 @@ int fatbin_next(struct fatbin_walk *walk, struct fatbin_entry *entry, struct bf_
 		return 0;
 	if (walk->left < FATBIN_ENTRY_BYTES)
 		return bf_fail(err, EINVAL, "reading a fat binary: %zu bytes left for an entry", walk->left);
-	if (get16(walk->at + 2) != ENTRY_VERSION)
+	if (get16(walk->at + 2) != FATBIN_ENTRY_VERSION)
 		return bf_fail(err, EINVAL, "reading a fat binary: an entry of version 0x%x, not 0x%x",
-			       get16(walk->at + 2), ENTRY_VERSION);
+			       get16(walk->at + 2), FATBIN_ENTRY_VERSION);
 	own = get32(walk->at + 4);
 	room = get64(walk->at + 8);
 	if (own < FATBIN_ENTRY_BYTES || own > walk->left || room > walk->left - own)

@@ -13,6 +13,7 @@
 #define FATBIN_WRAPPER_MAGIC 0x466243b1u /* the wrapper in a program that points to the container */
 #define FATBIN_MAGIC 0xba55ed50u
 enum { FATBIN_HEADER_BYTES = 16, FATBIN_ENTRY_BYTES = 64, FATBIN_TEXT_MAX_BYTES = 256 << 20 };
+enum { FATBIN_HEADER_VERSION = 1, FATBIN_ENTRY_VERSION = 0x101 };
 
 struct fatbin_wrapper { /* __fatBinC_Wrapper_t of CUDA's fatbinary_section.h */
 	uint32_t magic, version;
@@ -56,5 +57,16 @@ int fatbin_choose(const void *image, size_t length, uint32_t target, struct fatb
 		  struct bf_error *err);
 /* The decompressed text of a PTX entry, with a NUL that `length` does not count. The caller frees it. */
 int fatbin_text(const struct fatbin_entry *entry, char **text, size_t *length, struct bf_error *err);
+
+struct fatbin_target {
+	uint32_t number; /* 90 of sm_90a */
+	char suffix;	 /* 'a', 'f', or 0 */
+};
+/* "sm_90a", without a NUL. False: it is no target. */
+bool fatbin_target_read(const char *name, size_t length, struct fatbin_target *target);
+/* Writes a fat binary that has machine code for `target` and the PTX that it was compiled from. -EINVAL: one of them is not
+ * what it is said to be; -ENOTSUP: the target is too new. The caller frees the image. */
+int fatbin_pack(const void *machine, size_t machine_bytes, struct fatbin_target target, const char *text,
+		size_t text_bytes, uint8_t **image, size_t *length, struct bf_error *err);
 
 #endif

@@ -15,7 +15,7 @@
 #include "weave_rig.h"
 
 static const char *const files[] = { "async",	"async_90", "block", "calls",  "grid",	 "groups", "language",
-				     "library", "matrix",   "net",   "tensor", "vector", "words" };
+				     "library", "matrix",   "net",   "tensor", "triton", "vector", "words" };
 
 static struct probe *probes[SHIPPED];
 
@@ -35,6 +35,13 @@ static int close_all(void **state)
 	return 0;
 }
 
+static const char *arch_of(const char *text, bool is_90)
+{
+	if (strstr(text, ".target sm_90a"))
+		return "-arch=sm_90a";
+	return is_90 || strstr(text, ".target sm_90") ? "-arch=sm_90" : "-arch=sm_80";
+}
+
 /* ptxas takes seconds: one probe for each file, and one of the two targets. */
 static void ptxas_assembles_each_file_with_a_probe(void **state)
 {
@@ -50,10 +57,38 @@ static void ptxas_assembles_each_file_with_a_probe(void **state)
 
 		weave_rig_text(text, &probe, 1, &result);
 		assert_non_null(result.text);
-		probe_assemble_for(i % 2 || strstr(text, ".target sm_90") ? "-arch=sm_90" : "-arch=sm_80",
-				   result.text);
+		probe_assemble_for(arch_of(text, i % 2), result.text);
 		weave_result_free(&result);
 	}
+}
+
+/* A kernel in the form that Triton gives it, with wgmma and tensor copies, with each probe and with those of bench/. */
+static void ptxas_assembles_text_of_triton_with_every_probe(void **state)
+{
+	cleanup_free char *text = weave_rig_file("triton_dot");
+	struct probe *all[SHIPPED + 2];
+
+	(void)state;
+	if (!probe_can_assemble())
+		skip_case("there is no ptxas");
+	for (unsigned i = 0; i < SHIPPED; i++)
+		all[i] = probes[i];
+	all[SHIPPED] = weave_rig_probe("bench", "probe_count");
+	all[SHIPPED + 1] = weave_rig_probe("bench", "probe_time");
+	for (unsigned i = 0; i < COUNT(all); i++) {
+		struct weave_probe probe = {
+			.probe = all[i], .area = 0x7f0012345600, .kernels = "belfry_*", .has_times = true
+		};
+		struct weave_result result;
+
+		weave_rig_text(text, &probe, 1, &result);
+		assert_int_equal(result.kernel_count, 1);
+		assert_int_equal(result.kernels[0].probes, 1);
+		probe_assemble_for("-arch=sm_90a", result.text);
+		weave_result_free(&result);
+	}
+	probe_free(all[SHIPPED]);
+	probe_free(all[SHIPPED + 1]);
 }
 
 static void ptxas_assembles_every_probe_together(void **state)
@@ -161,6 +196,7 @@ int main(void)
 		cmocka_unit_test(a_small_kernel_with_a_probe_still_has_blocks_of_1024_threads),
 		cmocka_unit_test(ptxas_assembles_each_file_with_a_probe),
 		cmocka_unit_test(ptxas_assembles_every_probe_together),
+		cmocka_unit_test(ptxas_assembles_text_of_triton_with_every_probe),
 	};
 
 	return cmocka_run_group_tests_name("weave_files", tests, open_all, close_all);
