@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Lines "native {…}" and "belfry {…}", flat JSON, taken in turn: a table of medians, and of the ratio belfry/native
-# within each pair (its median, lowest and highest), which drifts of the clocks between pairs do not touch.
+# within each pair (its median, lowest and highest), which drifts of the clocks between pairs do not touch. The variable "under" is
+# the heading of the second column.
 function median(values, n,    i, j, t) {
 	for (i = 2; i <= n; i++)
 		for (j = i; j > 1 && values[j - 1] > values[j]; j--) {
@@ -24,7 +25,7 @@ function median(values, n,    i, j, t) {
 	}
 }
 END {
-	printf "%-24s %10s %10s %10s %8s  %s\n", "median of pairs", "native", "belfry", "more", "ratio", "(low-high)"
+	printf "%-24s %10s %10s %10s %8s  %s\n", "median of pairs", "native", under ? under : "belfry", "more", "ratio", "(low-high)"
 	for (k = 1; k <= kinds; k++) {
 		name = order[k]
 		n = runs["native"] < runs["belfry"] ? runs["native"] : runs["belfry"]

@@ -23,14 +23,15 @@ trace=()
 [ -z "${TRACE:-}" ] || trace=(--trace "$TRACE")
 status=0
 
-# measure ROUNDS OPTIONS POLICY...: the three programs on vGPUs with these options, under each of the policies.
+# measure ROUNDS IN-SPACE POLICY...: the three programs under each of the policies. In space the servers request one SM unit
+# each, and get more from the policy.
 measure() {
-	local rounds=$1 options common
-	read -ra options <<<"$2"
+	local rounds=$1 server=() training=() common
+	[ -z "$2" ] || { server=(--domain serve --sm 6:100); training=(--domain serve --sm 20:100); }
 	shift 2
-	create tight 20:100 --class latency --objective "p99=${tight}ms" "${options[@]}"
-	create loose 20:100 --class latency --objective "p99=${loose}ms" "${options[@]}"
-	create train 20:100 "${options[@]}"
+	create tight 20:100 --class latency --objective "p99=${tight}ms" "${server[@]}"
+	create loose 20:100 --class latency --objective "p99=${loose}ms" "${server[@]}"
+	create train 20:100 "${training[@]}"
 	common=(--secs "$secs" --segments $((rounds * 2 * $#)))
 	start_program tight serve "${common[@]}" --objective-ms "$tight" --seed 1 "${trace[@]}"
 	start_program loose serve "${common[@]}" --objective-ms "$loose" --seed 2 --shift 0.25 "${trace[@]}"
@@ -43,7 +44,7 @@ measure() {
 
 start_daemon
 measure "$rounds" "" "${policies[@]}"
-[ -z "${SPACE:-}" ] || HOW=" in space" measure "$rounds" "--domain serve --sm 20:100" "${policies[-1]}"
+[ -z "${SPACE:-}" ] || HOW=" in space" measure "$rounds" yes "${policies[-1]}"
 
 awk '
 function field(name) {

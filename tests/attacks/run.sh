@@ -1,13 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Functions are called by name:
-# shellcheck disable=SC1091,SC2015,SC2317
-# run.sh [--list] [PATTERN]: the attacks, or those that PATTERN selects (is_wanted in ../gpu/common.sh).
+# shellcheck disable=SC1091,SC2015,SC2034,SC2317
+# run.sh [--list] [--container] [PATTERN]: the attacks, or those that PATTERN selects (is_wanted in ../gpu/common.sh). With
+# --container each attack runs in a container on its vGPU (../gpu/container.sh).
 # Prints one line for each. Each attack runs on a vGPU with a small limit. It fails if the attack succeeds, and if any of
 # these is seen from outside: more memory than the limit, a ledger that differs from the driver's count, a neighbour or a
 # request that waits, anything left after the end. With BELFRY_GPU=soft it uses the software GPU.
 HERE=$(cd "$(dirname "$0")" && pwd)
 . "$HERE/../gpu/common.sh"
+. "$HERE/../../bench/vgpus.sh"
+. "$HERE/../gpu/container.sh"
 
 ATTACKS="
 reuse_a_handle
@@ -159,21 +162,21 @@ order_neighbour() {
 }
 
 order_victim() {
-	rm -f "$WORK/victim"
-	start_on 40 16M a-victim "$BIN/neighbour" 3 "$WORK/victim" >"$WORK/neighbour" 2>&1
+	rm -f "$SHARED/victim"
+	start_on 40 16M a-victim "$BIN/neighbour" 3 "$SHARED/victim" >"$WORK/neighbour" 2>&1
 	VICTIM=$STARTED
-	wait_until 20 test -s "$WORK/victim"
+	wait_until 20 test -s "$SHARED/victim"
 }
 order_victim-goes-on() { wait "$VICTIM"; }
 
 order_receiver() {
-	rm -f "$WORK/socket"
+	rm -f "$SHARED/socket"
 	if is_soft; then
-		env "$("$BELFRY" soft env --soft "$BELFRY_SOFT" | grep ^BELFRY_SOFT_DIR=)" "$BIN/receiver" "$WORK/socket" &
+		env "$("$BELFRY" soft env --soft "$BELFRY_SOFT" | grep ^BELFRY_SOFT_DIR=)" "$BIN/receiver" "$SHARED/socket" &
 	else
-		"$BIN/receiver" "$WORK/socket" &
+		"$BIN/receiver" "$SHARED/socket" &
 	fi
-	wait_until 10 test -S "$WORK/socket"
+	wait_until 10 test -S "$SHARED/socket"
 }
 
 # Read what the attack says, and do what it asks for, until it has ended.
@@ -196,6 +199,25 @@ serve() {
 	done
 }
 
+# launch_run ATTACK OPTION..., launch_container ATTACK OPTION...: run it on a vGPU with these options, which is removed then.
+launch_run() {
+	local attack=$1
+	shift
+	ATTACK_LIMIT=$LIMIT ATTACK_SOCKET=$SHARED/socket ATTACK_VICTIM=$SHARED/victim exec timeout -k 5 100 \
+		"$BELFRY" run --name "$NAME" "$@" -- "$BIN/$attack"
+}
+launch_container() {
+	local attack=$1 status
+	shift
+	EXTRA_ENV=("ATTACK_LIMIT=$LIMIT" "ATTACK_SOCKET=$SHARED/socket" "ATTACK_VICTIM=$SHARED/victim")
+	[ "$attack" != stall_the_supervisor ] || EXTRA_CAPS=(CAP_SYS_PTRACE) # for userfaultfd
+	bf create "$NAME" "$@" </dev/null && write_marks </dev/null || return
+	in_container 100 "$NAME" "$NAME" "$BIN/$attack"
+	status=$?
+	bf rm --force "$NAME" </dev/null || return
+	return "$status"
+}
+
 attack() {
 	local attack=$1 mem status
 	mem=$(mem_of "$attack")
@@ -203,8 +225,7 @@ attack() {
 	rm -f "$WORK/to" "$WORK/from"
 	mkfifo "$WORK/to" "$WORK/from"
 	# shellcheck disable=SC2046 # options
-	ATTACK_LIMIT=$LIMIT ATTACK_SOCKET=$WORK/socket ATTACK_VICTIM=$WORK/victim timeout -k 5 100 \
-		"$BELFRY" run --name "$NAME" --mem "${mem}M" $(options_of "$attack") -- "$BIN/$attack" <"$WORK/to" >"$WORK/from" 2>&1 &
+	"$LAUNCH" "$attack" --mem "${mem}M" $(options_of "$attack") <"$WORK/to" >"$WORK/from" 2>&1 &
 	STARTED_ATTACK=$!
 	exec {TO}>"$WORK/to" {FROM}<"$WORK/from"
 	serve
@@ -245,17 +266,26 @@ if [ "${1:-}" = --list ]; then
 	printf '%s\n' $ATTACKS
 	exit 0
 fi
+LAUNCH=launch_run
+if [ "${1:-}" = --container ]; then
+	shift
+	LAUNCH=launch_container
+	own_namespace bash "$0" --container "$@"
+fi
 need_gpu
 probe=$(first_program "$HERE/neighbour" "$BUILD/tests/attacks/neighbour") || { echo "no attacks: run make" >&2; exit 2; }
 BIN=$(dirname "$probe")
 BELFRY=$(first_program "${BELFRY:-/nonexistent}" "$ROOT/bin/belfry" "$BUILD/belfry") || { echo "no belfry: set BELFRY" >&2; exit 2; }
 make_work
+SHARED=$WORK/shared
+mkdir "$SHARED"
 if is_soft; then # a belfryd and a GPU of its own
 	export BELFRY_RUNTIME_DIR=$WORK/run BELFRY_SOFT="name=attacks-$$,mem=1G,linger=1"
 	unset BELFRY_SOFT_DIR BELFRY_SOCKET
 fi
 export BELFRY_LINGER=${BELFRY_LINGER:-1}
-trap 'timeout 20 "$BELFRY" rm attacks-stay 2>/dev/null; clean_up_jobs; rm -rf "$WORK"' EXIT
+[ "$LAUNCH" = launch_run ] || start_containers
+trap 'timeout 20 "$BELFRY" rm attacks-stay 2>/dev/null; [ -z "${DAEMON_JOB:-}" ] || end_daemon; clean_up_jobs; rm -rf "$WORK"' EXIT
 # A vGPU that stays, so that the GPU server does: what it has when nothing runs is what it must have after each attack.
 "$BELFRY" create attacks-stay --mem 16M || exit 1
 on 30 16M attacks-first "$BIN/neighbour" 1 >"$WORK/out" 2>&1 || { cat "$WORK/out"; echo "nothing runs on a vGPU"; exit 1; }
