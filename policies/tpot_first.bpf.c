@@ -10,8 +10,9 @@
  *   a medium one, with timeslices no longer than the others can wait. If two decode steps coincide, the
  *   tighter one goes first.
  * - A vGPU that meets an objective far longer than a round takes tokens, with as much weight as it needs.
- * - In a shared domain, a vGPU gets one SM unit more when its objective is nearly missed, and one less when it is
- *   met by far. The other vGPUs of the domain get the rest.
+ * - In a shared domain, a vGPU gets one SM unit more while its median submission takes most of the objective, and one
+ *   less if it would not take so much without it. Slower submissions than the median have other causes than too few
+ *   SMs. The other vGPUs of the domain get the rest.
  *
  * Wrong for: latency vGPUs without an objective, which keep the timeslices as short as possible; objectives
  * below the time of a submission alone, which cannot be met; decode programs that must be as fast as
@@ -21,13 +22,15 @@
 
 #include "belfry/policy.h"
 
-const volatile __u32 room_ppm = 900000;	   /* part of an objective that longer timeslices may use up */
-const volatile __u32 near_ppm = 800000;	   /* part of an objective from which it is nearly missed, */
-const volatile __u32 far_ppm = 600000;	   /* until it is below this */
-const volatile __u32 swap_ppm = 150000;	   /* how much tighter a vGPU must be to replace the tightest */
-const volatile __u32 tolerance = 8;	   /* allow one of this many misses that the percentile allows */
-const volatile __u32 enough_samples = 32;  /* before timeslices get longer */
-const volatile __u64 hold_ns = 1000000000; /* first hold time after a longer timeslice failed */
+const volatile __u32 room_ppm = 900000; /* part of an objective that longer timeslices may use up */
+const volatile __u32 near_ppm = 800000; /* part of an objective from which it is nearly missed, */
+const volatile __u32 far_ppm = 600000;	/* until it is below this */
+const volatile __u32 units_ppm =
+	750000;				/* part of an objective that the median may take in a shared domain */
+const volatile __u32 swap_ppm = 150000; /* how much tighter a vGPU must be to replace the tightest */
+const volatile __u32 tolerance = 8;	/* allow one of this many misses that the percentile allows */
+const volatile __u32 enough_samples = 32;	 /* before timeslices get longer */
+const volatile __u64 hold_ns = 1000000000;	 /* first hold time after a longer timeslice failed */
 const volatile __u64 hold_most_ns = 32000000000; /* longest hold time */
 const volatile __u64 turn_least_us = 2048;	 /* of a riding vGPU: shorter ones split submissions, */
 const volatile __u64 split_us = 700;		 /* down to this, if another vGPU needs it */
@@ -126,18 +129,17 @@ static void step_on(struct program *program, const struct belfry_vgpu *vgpu, __u
 	program->stepped = vgpu->samples;
 }
 
-/* More units soon, fewer after a longer time. */
-static void settle_units(struct program *program, const struct belfry_vgpu *vgpu, bool has_missed,
-			 bool is_far)
+/* More units soon, fewer after a longer time. A submission takes at most N / (N - 1) of the time with one unit less. */
+static void settle_units(struct program *program, const struct belfry_vgpu *vgpu)
 {
-	__u64 seen = vgpu->samples - program->units_since;
+	__u64 seen = vgpu->samples - program->units_since, p50_ppm = part_ppm(vgpu, vgpu->p50_ns);
 	__u32 now = vgpu->units;
 
 	if (!vgpu->units_all || !now)
 		program->units = 0;
-	else if ((has_missed || program->is_near) && seen >= enough_samples && now < vgpu->units_all)
+	else if (p50_ppm >= units_ppm && seen >= enough_samples && now < vgpu->units_all)
 		program->units = now + 1;
-	else if (is_far && !has_missed && seen >= 8 * (__u64)enough_samples && now > 1)
+	else if (p50_ppm * now < (__u64)units_ppm * (now - 1) && seen >= 8 * (__u64)enough_samples)
 		program->units = now - 1;
 	else
 		return;
@@ -165,7 +167,7 @@ static void settle(struct program *program, const struct belfry_vgpu *vgpu, cons
 	program->is_parked = !program->is_near && !has_missed && (program->is_parked || is_far) &&
 			     vgpu->samples >= enough_samples &&
 			     vgpu->objective_ns >= parks_from_rounds * head->round_ns;
-	settle_units(program, vgpu, has_missed, is_far);
+	settle_units(program, vgpu);
 	program->over_ns = 0;
 	program->samples = vgpu->samples;
 	program->missed = vgpu->missed;

@@ -174,7 +174,7 @@ static struct context *find_context(CUcontext handle)
 	return handle ? context_find(handle) : context_current();
 }
 
-/* The driver waits for the context's own streams. For those of green contexts it does not wait (docs/driver.md). */
+/* The driver waits for the context's own streams, and not for graphs on streams of green contexts (docs/driver.md). */
 static CUresult synchronize(CUcontext handle, CUresult result)
 {
 	struct context *context = result ? NULL : find_context(handle);

@@ -15,7 +15,8 @@
 
 enum {
 	LEASES_OF_ONE = 128,	/* processes of a vGPU */
-	LEASE_ACTIVE_MS = 100,	/* a vGPU without work for this long is idle */
+	LEASE_ACTIVE_MS = 100,	/* a vGPU without work for this long is idle, */
+	LEASE_WISHED_MS = 500,	/* or for this long, if a policy proposes its units */
 	LEASE_JOIN_MS = 2000,	/* after this time a new vGPU gets units that others have not given back */
 	LEASE_ANSWER_MS = 1000, /* a holder that has not given units back by then: its gate is closed */
 	LEASE_TRIALS_MOST = 6,	/* the time between trials doubles so often */

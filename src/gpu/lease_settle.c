@@ -43,11 +43,11 @@ static uint64_t last_work_ns(const struct vgpu *vgpu, uint64_t now_ns)
 static void note_activity(struct lease_holder *holder, uint64_t now_ns)
 {
 	bool was_active = holder->is_active, is_free = holder->vgpu->order == VGPU_FREE;
+	uint64_t idle_ns = (holder->wish ? LEASE_WISHED_MS : LEASE_ACTIVE_MS) * LEASE_MS_NS;
 
 	if (is_free)
 		holder->awake_ns = bf_max(holder->awake_ns, last_work_ns(holder->vgpu, now_ns));
-	holder->is_active = is_free &&
-			    (!holder->units || holder->awake_ns + LEASE_ACTIVE_MS * LEASE_MS_NS > now_ns);
+	holder->is_active = is_free && (!holder->units || holder->awake_ns + idle_ns > now_ns);
 	holder->vgpu->is_lease_idle = !holder->is_active;
 	holder->domain->is_changed |= holder->is_active != was_active;
 }

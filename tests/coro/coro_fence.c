@@ -43,7 +43,7 @@ static void *end_later(void *flag)
 	return NULL;
 }
 
-/* The driver's own functions wait for the streams of the context, not for those of green contexts. */
+/* The driver's own functions may not wait for the streams of green contexts. */
 static void a_wait_for_the_context_waits_for_work_on_units(void)
 {
 	CUcontext context;

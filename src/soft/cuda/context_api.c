@@ -10,7 +10,7 @@ static CUresult find_context(CUcontext handle, struct context **context)
 	return context_is(*context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* Of a primary context without its green contexts, as NVIDIA's driver does (docs/driver.md). */
+/* Of a primary context without its green contexts: NVIDIA's driver waits for some of their work only (docs/driver.md). */
 static CUresult context_wait(CUcontext handle)
 {
 	struct context *context;
