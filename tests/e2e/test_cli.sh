@@ -106,7 +106,7 @@ expect 1 'nobody: no vGPU of this name' "$BELFRY" rm a nobody b c
 export BELFRY_RUNTIME_DIR="$own_folder"
 
 # Sizes, times and numbers.
-for size in -1 0 abc 5X 1e400 '' 1.5 -8G 0G 5GB5 nan 0x10 +1 '8 G'; do
+for size in -1 0 abc 5X 1e400 '' 0.5 -8G 0G 5GB5 nan 0x10 +1 '8 G'; do
 	expect 2 "size '$size'" "$BELFRY" run --mem "$size" -- true
 	expect 2 "size '$size'" "$BELFRY" set --mem "$size" somebody
 	expect 2 "size '$size'" "$BELFRY" create --mem "$size" somebody
@@ -369,6 +369,11 @@ expect 1 'the software GPU has fewer' "$BELFRY" run --gpu soft:2 -- true
 expect 1 'the software GPU has fewer' env BELFRY_GPU=soft:2 "$BELFRY" run -- true
 expect 1 'larger than the GPU' "$BELFRY" run --gpu soft --mem 257M -- true
 silent "$BELFRY" run --gpu soft --mem 256M -- true
+# A size with decimals is rounded down to whole bytes.
+silent "$BELFRY" create tenth --gpu soft --mem 0.1G
+well ' 102.40 MiB ' "$BELFRY" ls
+well '"limit": 107374182,' "$BELFRY" ls --json
+silent "$BELFRY" rm tenth
 silent env BELFRY_GPU=soft:1 "$BELFRY" run -- true
 well "soft-two" env BELFRY_SOFT=name=two,mem=64M "$BELFRY" soft env
 well '64 MiB each' "$BELFRY" soft status --soft name=two
