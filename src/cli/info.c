@@ -12,6 +12,7 @@
 #include "base/own.h"
 #include "base/process.h"
 #include "base/units.h"
+#include "base/users.h"
 #include "cli/cli.h"
 #include "cli/landlock.h"
 #include "cli/report.h"
@@ -118,7 +119,9 @@ static void print_daemon(const struct info *info)
 	const char *between = "; serves GPU ";
 
 	if (!info->hello) {
-		printf("belfryd  %s\n", info->no_hello.text);
+		char text[sizeof(info->no_hello.text) + BF_USER_ROOM];
+
+		printf("belfryd  %s\n", bf_name_users(info->no_hello.text, text, sizeof(text)));
 		return;
 	}
 	printf("belfryd  process %" PRId64 ", user ", report_number(daemon, "pid"));

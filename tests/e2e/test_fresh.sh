@@ -76,6 +76,31 @@ the_systems_belfryd_is_found_beside_a_private_one() {
 	works root "$BELFRY" rm private
 }
 
+says() { grep -qF -- "$1" /tmp/work/err || fail "$2: $(cat /tmp/work/err)"; }
+
+# The system's belfryd serves its own user only, by default. With mode 700 of its folder a user does not even see the socket.
+a_user_is_told_of_a_belfryd_that_does_not_admit_him() {
+	local mode
+	env -i PATH="$PATH" "$BELFRYD" --gpu soft >/tmp/work/log 2>&1 &
+	for _ in $(seq 100); do [ -S /run/belfry/belfryd.sock ] && break; sleep 0.1; done
+	for mode in 700 755; do
+		chmod "$mode" /run/belfry
+		fresh user "$BELFRY" ls && fail "mode $mode: ls succeeds"
+		says "the system's, of user root, does not admit this user; set access = group NAME or access = everyone in its belfryd.conf(5)" \
+			"mode $mode: ls"
+		fresh user "$BELFRY" explain train && fail "mode $mode: explain succeeds"
+		says 'train: no vGPU of this name' "mode $mode: explain"
+		says 'of user root, does not admit this user' "mode $mode: explain"
+		fresh user env BELFRY_SOCKET=/run/belfry/belfryd.sock "$BELFRY" ls && fail "mode $mode: ls of that socket succeeds"
+		says '/run/belfry/belfryd.sock: its belfryd, of user root, does not admit this user' "mode $mode: ls of that socket"
+		works user "$BELFRY" info
+		prints '^belfryd .*of user root, does not admit this user' "mode $mode: info"
+	done
+	kill %1
+	wait
+	a_private_belfryd_ends_by_itself user # and nothing is said about root's, which has ended
+}
+
 for who in root user; do
 	a_second_run_works_while_the_first_ones_belfryd_lives $who
 	a_vgpu_is_made_used_and_removed $who
@@ -83,5 +108,6 @@ for who in root user; do
 done
 the_systems_belfryd_is_found_beside_a_private_one
 a_private_belfryd_ends_by_itself root
+a_user_is_told_of_a_belfryd_that_does_not_admit_him
 env -i PATH="$PATH" timeout 20 "$BELFRY" soft stop 2>/dev/null
 exit $failed
