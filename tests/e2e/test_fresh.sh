@@ -96,6 +96,16 @@ a_user_is_told_of_a_belfryd_that_does_not_admit_him() {
 		works user "$BELFRY" info
 		prints '^belfryd .*of user root, does not admit this user' "mode $mode: info"
 	done
+	# A private belfryd that is started beside it: said once.
+	works user "$BELFRY" create train --gpu soft
+	[ "$(wc -l </tmp/work/err)" = 1 ] || fail "create beside root's belfryd: $(cat /tmp/work/err)"
+	says 'belfry: the belfryd of user root does not admit this user: started a private one; reserved memory, requested shares and limits do not hold between the two' \
+		"create"
+	works user "$BELFRY" run train -- true
+	[ ! -s /tmp/work/err ] || fail "run beside root's belfryd: $(cat /tmp/work/err)"
+	works user "$BELFRY" ls
+	prints '^train ' "ls of the private one"
+	works user "$BELFRY" rm train
 	kill %1
 	wait
 	a_private_belfryd_ends_by_itself user # and nothing is said about root's, which has ended
