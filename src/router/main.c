@@ -268,7 +268,6 @@ static int serve(struct belfryd *belfryd, const struct config *config)
 		.is_private = belfryd->is_private,
 		.any_driver = belfryd->any_driver,
 		.signal_fd = signal_fd,
-		.config_path = config->file_count ? config->files[0] : NULL,
 		.context = belfryd,
 		.read_config = read_config,
 		.list_gpus = list_gpus,

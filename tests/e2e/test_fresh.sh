@@ -111,6 +111,25 @@ a_user_is_told_of_a_belfryd_that_does_not_admit_him() {
 	a_private_belfryd_ends_by_itself user # and nothing is said about root's, which has ended
 }
 
+# No configuration file is an ordinary state.
+a_reload_without_a_configuration_is_no_error() {
+	if [ -e /etc/belfry ]; then
+		echo 'there is /etc/belfry: a reload without it was not tried'
+		return
+	fi
+	env -i PATH="$PATH" "$BELFRYD" --gpu soft >/tmp/work/log 2>&1 &
+	for _ in $(seq 100); do [ -S /run/belfry/belfryd.sock ] && break; sleep 0.1; done
+	works root "$BELFRY" create kept
+	works root "$BELFRY" reload
+	says 'belfry: there is no configuration file /etc/belfry/belfryd.conf: belfryd has taken the defaults' "reload"
+	works root "$BELFRY" ls
+	prints '^kept ' "ls after reload"
+	works root "$BELFRY" rm kept
+	env -i PATH="$PATH" "$BELFRYD" --check --gpu soft >/tmp/work/out 2>/tmp/work/err || fail "--check: $(cat /tmp/work/err)"
+	kill %1
+	wait
+}
+
 for who in root user; do
 	a_second_run_works_while_the_first_ones_belfryd_lives $who
 	a_vgpu_is_made_used_and_removed $who
@@ -119,5 +138,6 @@ done
 the_systems_belfryd_is_found_beside_a_private_one
 a_private_belfryd_ends_by_itself root
 a_user_is_told_of_a_belfryd_that_does_not_admit_him
+a_reload_without_a_configuration_is_no_error
 env -i PATH="$PATH" timeout 20 "$BELFRY" soft stop 2>/dev/null
 exit $failed
