@@ -121,7 +121,7 @@ has_servers() { [ "$(server_pids | wc -l)" = "$1" ]; }
 
 # What rm removes and the configuration has comes back, and that is said.
 a_vgpu_of_the_configuration_comes_back() {
-	configure c time=70 mem=50M b time=20 mem=300M
+	configure_vgpus c time=70 mem=50M b time=20 mem=300M
 	status 0 "$belfry" reload
 	status 0 "$belfry" create hand
 	status 0 "$belfry" rm hand b
@@ -129,7 +129,7 @@ a_vgpu_of_the_configuration_comes_back() {
 	says "belfry: b: removed, but section [vgpu b] at $work/conf:5 creates it again at the next reload; remove the section" "rm"
 	is_not_there b || fail "b is still there"
 	status 0 "$belfry" reload
-	is b 0.2 300
+	vgpu_is b 0.2 300
 }
 
 what_is_acknowledged_survives_a_kill() {
