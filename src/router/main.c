@@ -294,6 +294,15 @@ static int serve(struct belfryd *belfryd, const struct config *config)
 	return 0;
 }
 
+static void print_lines(const char *lines)
+{
+	for (const char *line = lines, *rest; *line; line = rest) {
+		rest = line + strcspn(line, "\n");
+		fprintf(stderr, "belfryd: %.*s\n", (int)(rest - line), line);
+		rest += *rest == '\n';
+	}
+}
+
 static int check(struct belfryd *belfryd, const struct config *config, struct bf_error *err)
 {
 	struct protocol_gpu gpus[CONFIG_GPUS_MAX], there[CONFIG_GPUS_MAX];
@@ -304,22 +313,24 @@ static int check(struct belfryd *belfryd, const struct config *config, struct bf
 					 .soft_mem_bytes = belfryd->soft.mem_bytes,
 					 .socket = given && *given ? given : NULL,
 					 .any_driver = belfryd->any_driver };
-	char unchecked[CONFIG_GPUS_MAX * 64];
+	char unchecked[CONFIG_GPUS_MAX * 64], warning[CONFIG_GPUS_MAX * 64];
 	int rc;
 
 	memcpy(gpus, config->is_all ? there : config->gpus, sizeof(gpus));
 	if (config->is_all)
 		options.gpu_count = there_count;
 	rc = config_check_gpus(config, there, there_count, err);
+	if (!rc)
+		rc = config_check_served(config, there, there_count, belfryd->soft.gpus, warning,
+					 sizeof(warning), err);
 	if (rc)
 		return rc;
 	rc = check_promises(config, &options, unchecked, sizeof(unchecked), err);
-	for (char *line = unchecked, *rest; !rc && *line; line = rest) {
-		rest = line + strcspn(line, "\n");
-		fprintf(stderr, "belfryd: %.*s\n", (int)(rest - line), line);
-		rest += *rest == '\n';
-	}
-	return rc;
+	if (rc)
+		return rc;
+	print_lines(warning);
+	print_lines(unchecked);
+	return 0;
 }
 
 static int fail_to_write(void)
