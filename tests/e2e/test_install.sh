@@ -32,6 +32,28 @@ the_parts_are_there_and_work() {
 	status 0 "$root$prefix/bin/belfry" verify --direct --runs 1 -- "$BELFRY_BUILD_DIR/tests/e2e/verified" many 2
 }
 
+# Programs and containers that load them need glibc only, if the static libraries were there when Belfry was built.
+the_libraries_need_glibc_only() {
+	local name file others
+	if is_sanitized; then
+		echo 'with a sanitizer the libraries need more'
+		return
+	fi
+	for file in libzstd.a liblz4.a; do
+		case $("${CC:-cc}" -print-file-name=$file) in
+		/*) ;;
+		*) echo "$file is not installed: the libraries need the shared one"; return ;;
+		esac
+	done
+	for name in soft coro; do
+		file=$root$prefix/lib/belfry/$name/libcuda.so.1
+		others=$(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p' |
+			grep -vxE 'lib(c|m|dl|rt|pthread)\.so\.[0-9]+|ld-linux-.*' | tr '\n' ' ')
+		[ -z "$others" ] || fail "$name/libcuda.so.1 needs $others"
+		ldd "$file" | grep -qE 'zstd|lz4' && fail "$name/libcuda.so.1: $(ldd "$file")"
+	done
+}
+
 links_lead_somewhere() {
 	python3 - "$root$prefix/share/doc/belfry" <<'END' || fail "links of the installed documents"
 import os, re, sys
@@ -84,6 +106,7 @@ two_installs_and_an_uninstall() {
 
 with_install_log first_install || { fail "meson install"; exit 1; }
 the_parts_are_there_and_work
+the_libraries_need_glibc_only
 links_lead_somewhere
 # What is not Belfry's stays.
 : >"$root$prefix/share/doc/another"
