@@ -54,6 +54,28 @@ the_libraries_need_glibc_only() {
 	done
 }
 
+# lines_work FOLDER: the lines of docs/probes.md and belfry-probe(1) make an object of the probe of docs/probes.md, with the
+# belfry of that folder in PATH, in a folder that is no checkout.
+lines_work() {
+	local page
+	rm -rf "$work/probe"
+	mkdir "$work/probe"
+	awk '/^```/ { in_c = /^```c$/; next } in_c' "$BELFRY_SOURCE_DIR/docs/probes.md" >"$work/probe/count.bpf.c"
+	grep -E '^(clang |belfry probe check ).*count\.bpf' "$BELFRY_SOURCE_DIR/docs/probes.md" >"$work/probe/docs"
+	awk '/^\$ clang/, /^\.Ed/' "$BELFRY_SOURCE_DIR/man/belfry-probe.1" | sed '/^\.Ed/d; s/^\$ //; s/\\e$/\\/' >"$work/probe/man"
+	for page in docs man; do
+		grep -q clang "$work/probe/$page" || fail "$page has no line to compile a probe"
+		rm -f "$work/probe/count.bpf.o"
+		(cd "$work/probe" && PATH="$1:$PATH" bash -e ./"$page") >"$work/out" 2>"$work/err" || fail "the lines of $page with $1: $(cat "$work/err")"
+		[ -s "$work/probe/count.bpf.o" ] || fail "the lines of $page with $1 make no object"
+	done
+}
+probes_are_compiled_as_the_pages_say() {
+	command -v clang >/dev/null || { echo 'no clang: the lines to compile probes were not tried'; return; }
+	lines_work "$root$prefix/bin"
+	lines_work "$BELFRY_BUILD_DIR"
+}
+
 links_lead_somewhere() {
 	python3 - "$root$prefix/share/doc/belfry" <<'END' || fail "links of the installed documents"
 import os, re, sys
@@ -107,6 +129,7 @@ two_installs_and_an_uninstall() {
 with_install_log first_install || { fail "meson install"; exit 1; }
 the_parts_are_there_and_work
 the_libraries_need_glibc_only
+probes_are_compiled_as_the_pages_say
 links_lead_somewhere
 # What is not Belfry's stays.
 : >"$root$prefix/share/doc/another"
