@@ -76,6 +76,17 @@ probes_are_compiled_as_the_pages_say() {
 	lines_work "$BELFRY_BUILD_DIR"
 }
 
+# The hook of docs/containers.md names the belfry that is in PATH, wherever it is installed.
+the_hook_of_the_page_names_what_is_installed() {
+	local path
+	sed -n "/^cat >.*belfry.json <<END/,/^END/p" "$BELFRY_SOURCE_DIR/docs/containers.md" |
+		sed "s|/etc/containers/oci/hooks.d|$work|" >"$work/hook"
+	PATH="$root$prefix/bin:$PATH" bash "$work/hook"
+	path=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["hook"]["path"])' "$work/belfry.json")
+	[ "$path" = "$root$prefix/bin/belfry" ] || fail "the hook of docs/containers.md has the path '$path'"
+	[ -x "$root$prefix/bin/belfry-oci" ] || fail "belfry-oci is not beside belfry"
+}
+
 links_lead_somewhere() {
 	python3 - "$root$prefix/share/doc/belfry" <<'END' || fail "links of the installed documents"
 import os, re, sys
@@ -130,6 +141,7 @@ with_install_log first_install || { fail "meson install"; exit 1; }
 the_parts_are_there_and_work
 the_libraries_need_glibc_only
 probes_are_compiled_as_the_pages_say
+the_hook_of_the_page_names_what_is_installed
 links_lead_somewhere
 # What is not Belfry's stays.
 : >"$root$prefix/share/doc/another"
