@@ -27,8 +27,8 @@ static const struct bf_command command = {
 	.about =
 		"usage: belfry info [--json]\n"
 		"\n"
-		"Tell the driver's version and whether it is known, the GPUs, the belfryd that is asked and the\n"
-		"GPUs it serves, and whether the kernel has what Belfry needs.\n",
+		"Show the version of the driver and whether Belfry knows it, the GPUs, the belfryd that answers\n"
+		"and the GPUs that it serves, and whether the kernel has what Belfry needs.\n",
 	.options = cli_json_options,
 };
 

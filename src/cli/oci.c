@@ -23,10 +23,10 @@ struct request {
 };
 
 static const struct bf_option options[] = {
-	BF_OPTION("marks", 0, "DIR", "the folder of marks (" ATTACH_MARKS ")", bf_take_text, struct request,
-		  marks),
-	BF_OPTION("runtime", 0, "NAME", "the runtime that gets the configuration (crun)", bf_take_text,
-		  struct request, runtime),
+	BF_OPTION("marks", 0, "DIR", "the folder of marks (default: " ATTACH_MARKS ")", bf_take_text,
+		  struct request, marks),
+	BF_OPTION("runtime", 0, "NAME", "the runtime that gets the configuration (default: crun)",
+		  bf_take_text, struct request, runtime),
 	BF_OPTIONS_END,
 };
 static const struct bf_command command = {
@@ -34,10 +34,10 @@ static const struct bf_command command = {
 	.about =
 		"usage: belfry oci edit [--marks DIR] [--runtime NAME]\n"
 		"\n"
-		"Read the configuration of a container (config.json) on standard input, and print it edited for\n"
-		"the virtual GPU that its device " ATTACH_KIND
-		"=NAME names. Without such a device it is printed\n"
-		"as it is. A precreate hook of podman calls this; see belfry-oci(1).\n",
+		"Read the configuration of a container (config.json) from standard input, edit it for the vGPU\n"
+		"of its device " ATTACH_KIND
+		"=NAME, and print it. Without such a device it is not changed. A\n"
+		"precreate hook of podman calls this; see belfry-oci(1).\n",
 	.options = options,
 };
 

@@ -6,7 +6,7 @@
 #include "client/gather.h"
 
 static const struct bf_option options[] = {
-	{ "json", 0, NULL, "print how long it took", bf_take_flag, 0, NULL },
+	{ "json", 0, NULL, "print how long it took, as JSON", bf_take_flag, 0, NULL },
 	BF_OPTIONS_END,
 };
 static const struct bf_command command = {
@@ -14,7 +14,7 @@ static const struct bf_command command = {
 	.about =
 		"usage: belfry reload [--json]\n"
 		"\n"
-		"Have belfryd read its configuration again. If the configuration has an error, the error is\n"
+		"Make belfryd read its configuration again. If the configuration has an error, the error is\n"
 		"printed and nothing changes. Without a configuration file, belfryd takes the defaults.\n",
 	.options = options,
 };

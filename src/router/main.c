@@ -412,21 +412,24 @@ static int take_soft(void *member, const struct bf_option *option, const char *v
 }
 
 static const struct bf_option options[] = {
-	BF_OPTION("socket", 0, "PATH", "where to listen (default: BELFRY_SOCKET, or in the runtime folder)",
-		  bf_take_text, struct belfryd, socket),
-	{ "gpu", 0, "GPU", "all, a number, soft or soft:NUMBER; again for more than one", take_gpu, 0, NULL },
-	{ "soft", 0, "CONFIG", "what the software GPU is like; see belfry-soft(1)", take_soft, 0, NULL },
-	BF_OPTION("config", 0, "FILE", "instead of " CONFIG_DEFAULT, bf_take_text, struct belfryd,
-		  config_path),
-	BF_OPTION("metrics", 0, "ADDR:PORT", "answer Prometheus there; off: nowhere", bf_take_text,
-		  struct belfryd, metrics),
-	BF_OPTION("private", 0, NULL,
-		  "start GPU servers when they are asked for, and end when there is nothing to do",
-		  bf_take_flag, struct belfryd, is_private),
-	BF_OPTION("log", 0, "LEVEL", "error, warn, info or debug", bf_take_log, struct belfryd, log_level),
-	BF_OPTION("any-driver", 0, NULL, "try drivers that Belfry was not tested with", bf_take_flag,
-		  struct belfryd, any_driver),
-	BF_OPTION("check", 0, NULL, "read the configuration, say what is wrong with it, and exit",
+	BF_OPTION("socket", 0, "PATH",
+		  "the socket to listen on (default: BELFRY_SOCKET, or in the runtime folder)", bf_take_text,
+		  struct belfryd, socket),
+	{ "gpu", 0, "GPU", "a GPU to serve: all, a number, soft or soft:N; may be given several times",
+	  take_gpu, 0, NULL },
+	{ "soft", 0, "CONFIG", "the configuration of the software GPU; see belfry-soft(1)", take_soft, 0,
+	  NULL },
+	BF_OPTION("config", 0, "FILE", "the configuration file (default: " CONFIG_DEFAULT ")", bf_take_text,
+		  struct belfryd, config_path),
+	BF_OPTION("metrics", 0, "ADDR:PORT", "serve metrics on this address, or off (default: as configured)",
+		  bf_take_text, struct belfryd, metrics),
+	BF_OPTION("private", 0, NULL, "start GPU servers on demand, and exit when idle", bf_take_flag,
+		  struct belfryd, is_private),
+	BF_OPTION("log", 0, "LEVEL", "error, warn, info or debug (default: as configured, or warn)",
+		  bf_take_log, struct belfryd, log_level),
+	BF_OPTION("any-driver", 0, NULL, "accept an unknown driver series, and use the nearest known layout",
+		  bf_take_flag, struct belfryd, any_driver),
+	BF_OPTION("check", 0, NULL, "check the configuration, print the first error or ok, and exit",
 		  bf_take_flag, struct belfryd, is_check),
 	BF_OPTION("version", 0, NULL, "print the version", bf_take_flag, struct belfryd, wants_version),
 	BF_OPTION("gpu-server", 0, "FD", NULL, bf_take_text, struct belfryd, gpu_server),
@@ -436,9 +439,9 @@ static const struct bf_option options[] = {
 };
 static const struct bf_command command = {
 	.name = "belfryd",
-	.about = "usage: belfryd [options]\n"
+	.about = "usage: belfryd [OPTION...]\n"
 		 "\n"
-		 "Serves virtual GPUs to belfry. See belfryd(8) and belfryd.conf(5).\n",
+		 "Serve virtual GPUs (vGPUs) to belfry. See belfryd(8) and belfryd.conf(5).\n",
 	.options = options,
 	.stops_at_argument = true,
 };

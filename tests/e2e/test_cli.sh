@@ -198,6 +198,35 @@ done
 expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/none" "$BELFRY" trace -o "$work/trace"
 expect 1 'too long' env BELFRY_SOCKET="/$(printf '%0200d' 0)" "$BELFRY" ls
 
+# The texts of --help have one style: vGPU, default values as (default: X), what --json prints, at most 100 columns.
+check_help() {
+	[ -s "$work/out" ] || fail "$* --help: nothing"
+	grep -q '^usage: ' "$work/out" || fail "$* --help: no usage"
+	{
+		awk 'length($0) > 100 && !/come with Belfry/' "$work/out"
+		grep -iE '\bvirtual GPUs?\b|\b(who|whom|nobody|somebody|tells?|lately)\b' "$work/out" | grep -v 'virtual GPUs (vGPUs)'
+		grep -E '^  --json' "$work/out" | grep -v 'print'
+		# A value in parentheses at the end is a default value.
+		grep -E '^  -.* \([^ )]+\)$' "$work/out" | grep -vE '\(required\)'
+	} >"$work/err"
+	[ ! -s "$work/err" ] || fail "$* --help: style"
+}
+"$BELFRY" --help >"$work/out"
+check_help belfry
+for command in create run ls top set explain stats events trace hold open stop resume rm policy probe reload verify soft cdi oci info \
+	'policy load' 'policy unload' 'policy ls' 'policy dump' 'policy check' 'policy new' 'policy trace' 'policy record' 'policy replay' \
+	'probe attach' 'probe detach' 'probe ls' 'probe dump' 'probe check'; do
+	# shellcheck disable=SC2086 # a command and its words
+	"$BELFRY" $command --help >"$work/out"
+	check_help "$command"
+done
+for program in "$BELFRYD" "$BELFRY_BUILD_DIR/belfry-soft" "$BELFRY_BUILD_DIR/belfry-oci-listener" \
+	"$BELFRY_BUILD_DIR/src/kube/belfry-device-plugin" "$BELFRY_BUILD_DIR/src/metrics/belfry-metrics"; do
+	[ -x "$program" ] || continue # not built
+	"$program" --help >"$work/out"
+	check_help "$program"
+done
+
 # Policies: where none is, which come with Belfry, and what is no name.
 for command in load unload ls dump check new trace record replay; do
 	well "usage: belfry policy $command" "$BELFRY" policy "$command" --help
