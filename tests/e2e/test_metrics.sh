@@ -121,6 +121,11 @@ status 0 "$here/exposition.py" check "$work/metrics"
 wait "$slow" || fail "slow clients: $(cat "$work/slow.err")"
 get || fail "no scrape after slow clients"
 
+# After the last program the GPU is not reported as busy.
+until_so is_value 0 BELFRY_FI_DEV_GPU_UTIL gpu=soft:1
+until_so is_value 0 BELFRY_FI_PROF_SM_ACTIVE gpu=soft:1
+until_so is_value 0 belfry_vgpu_share_ratio vgpu=train
+
 # Many idle connections, each of which may stay for 5 s, do not delay a scrape; nor does a scrape close all of them.
 status 0 timeout 100 python3 - "$port" <<'END'
 import select
