@@ -292,19 +292,21 @@ static int listen_and_serve(const char *path, struct bf_error *err)
 }
 
 static const struct bf_option table[] = {
-	BF_OPTION("socket", 0, "PATH", "where container runtimes send listeners (/run/belfry/oci.sock)",
-		  bf_take_text, struct options, socket),
-	BF_OPTION("log", 0, "LEVEL", "error, warn, info (default) or debug", bf_take_log, struct options,
-		  log_level),
+	BF_OPTION("socket", 0, "PATH",
+		  "the socket for listeners of containers (default: /run/belfry/oci.sock)", bf_take_text,
+		  struct options, socket),
+	BF_OPTION("log", 0, "LEVEL", "error, warn, info or debug (default: info)", bf_take_log,
+		  struct options, log_level),
 	BF_OPTION("version", 0, NULL, "print the version", bf_take_flag, struct options, wants_version),
 	BF_OPTIONS_END,
 };
 static const struct bf_command command = {
 	.name = "belfry-oci-listener",
-	.about = "usage: belfry-oci-listener [--socket PATH] [--log LEVEL]\n"
-		 "\n"
-		 "Receives the seccomp listeners of containers and attaches the containers to their virtual\n"
-		 "GPUs. belfryd starts it; see oci_socket in belfryd.conf(5).\n",
+	.about =
+		"usage: belfry-oci-listener [--socket PATH] [--log LEVEL]\n"
+		"\n"
+		"Receive the seccomp listeners of containers, and attach the containers to their vGPUs. belfryd\n"
+		"starts it; see oci_socket in belfryd.conf(5).\n",
 	.options = table,
 };
 

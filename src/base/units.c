@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define SIZE_MOST ((1ull << 53) - 1)
+__extension__ typedef unsigned __int128 uint128;
 
 /* An exact decimal number: digits / 10^places. */
 struct decimal {
@@ -41,10 +42,11 @@ static int parse_decimal(const char *text, struct decimal *number, const char **
 	return count ? 0 : -EINVAL;
 }
 
-/* *value = number * unit. Returns -EINVAL if that is no positive whole number, -ERANGE if it is above max. */
+/* *value = number * unit, rounded down. Returns -EINVAL if that is 0, -EDOM and the rounded value if it was not a whole
+ * number, -ERANGE if it is above max. */
 static int scale(struct decimal number, uint64_t unit, uint64_t max, uint64_t *value)
 {
-	uint64_t one = 1;
+	uint64_t one = 1, whole, part;
 
 	for (unsigned i = 0; i < number.places; i++)
 		one *= 10;
@@ -57,12 +59,18 @@ static int scale(struct decimal number, uint64_t unit, uint64_t max, uint64_t *v
 		one /= 5;
 		unit /= 5;
 	}
-	if (number.digits == 0 || number.digits % one)
-		return -EINVAL;
-	if (number.digits / one > max / unit)
+	whole = number.digits / one;
+	part = number.digits % one;
+	if (whole > max / unit)
 		return -ERANGE;
-	*value = number.digits / one * unit;
-	return 0;
+	/* unit is at most 2^40 and one at most 10^18: the product needs more than 64 bits. */
+	whole = whole * unit + (uint64_t)((uint128)part * unit / one);
+	if (!whole)
+		return -EINVAL;
+	if (whole > max)
+		return -ERANGE;
+	*value = whole;
+	return part ? -EDOM : 0;
 }
 
 int bf_parse_size(const char *text, uint64_t *bytes, struct bf_error *err)
@@ -93,8 +101,10 @@ int bf_parse_size(const char *text, uint64_t *bytes, struct bf_error *err)
 	}
 	if (!rc)
 		rc = scale(number, 1ull << shift, SIZE_MOST, bytes);
+	if (rc == -EDOM)
+		rc = 0; /* rounded down to whole bytes */
 	if (rc == -EINVAL)
-		return bf_fail(err, EINVAL, "size '%.64s': not a positive whole number of bytes", text);
+		return bf_fail(err, EINVAL, "size '%.64s': less than one byte", text);
 	return rc ? bf_fail(err, ERANGE, "size '%.64s': too large; the maximum is 8191T", text) : 0;
 }
 
@@ -102,7 +112,7 @@ int bf_parse_time(const char *text, uint64_t *us, struct bf_error *err)
 {
 	struct decimal number;
 	const char *rest;
-	uint64_t unit_us = 0;
+	uint64_t unit_us = 0, whole_us = 0;
 	int rc = parse_decimal(text, &number, &rest);
 
 	if (rc == -EINVAL)
@@ -119,8 +129,10 @@ int bf_parse_time(const char *text, uint64_t *us, struct bf_error *err)
 		return bf_fail(err, EINVAL, "time '%.64s': %s unit; use us, ms or s", text,
 			       *rest ? "unknown" : "no");
 	if (!rc)
-		rc = scale(number, unit_us, BF_DAY_US, us);
-	if (rc == -EINVAL)
+		rc = scale(number, unit_us, BF_DAY_US, &whole_us);
+	if (!rc)
+		*us = whole_us;
+	if (rc == -EINVAL || rc == -EDOM)
 		return bf_fail(err, EINVAL, "time '%.64s': not a positive whole number of microseconds",
 			       text);
 	return rc ? bf_fail(err, ERANGE, "time '%.64s': too long; the maximum is one day", text) : 0;

@@ -8,8 +8,8 @@
 
 #define BF_DAY_US 86400000000ull
 
-/* Parses "8G", "1.5GiB" or "4096"; K, M, G and T are powers of 1024. The result is a positive whole number of
- * bytes. */
+/* Parses "8G", "1.1GiB" or "4096"; K, M, G and T are powers of 1024. The result is rounded down to whole bytes, at
+ * least 1. */
 int bf_parse_size(const char *text, uint64_t *bytes, struct bf_error *err);
 /* Parses "200us", "2ms" or "1.5s" to whole microseconds, at least 1. */
 int bf_parse_time(const char *text, uint64_t *us, struct bf_error *err);

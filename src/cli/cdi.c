@@ -19,10 +19,10 @@ struct request {
 };
 
 static const struct bf_option options[] = {
-	BF_OPTION("output", 'o', "FILE", "the specification (/run/cdi/belfry.json); - : standard output",
+	BF_OPTION("output", 'o', "FILE", "output file; - is standard output (default: /run/cdi/belfry.json)",
 		  bf_take_text, struct request, output),
-	BF_OPTION("marks", 0, "DIR", "the folder of marks (" ATTACH_MARKS ")", bf_take_text, struct request,
-		  marks),
+	BF_OPTION("marks", 0, "DIR", "the folder of marks (default: " ATTACH_MARKS ")", bf_take_text,
+		  struct request, marks),
 	BF_OPTIONS_END,
 };
 static const struct bf_command command = {
@@ -30,8 +30,8 @@ static const struct bf_command command = {
 	.about =
 		"usage: belfry cdi [-o FILE] [--marks DIR]\n"
 		"\n"
-		"Write a specification of the Container Device Interface with one device for each virtual GPU:\n" ATTACH_KIND
-		"=NAME. Run it again when vGPUs were made or removed.\n",
+		"Write a specification of the Container Device Interface with one device for each vGPU:\n" ATTACH_KIND
+		"=NAME. Run it again after vGPUs were created or removed.\n",
 	.options = options,
 };
 

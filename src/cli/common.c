@@ -91,27 +91,30 @@ int cli_take_word(void *member, const struct bf_option *option, const char *valu
 
 const struct bf_option cli_vgpu_options[] = {
 	VGPU_WORD("mem", "SIZE",
-		  "memory limit, such as 8G, which is also reserved (no limit, nothing\n"
-		  "reserved: the memory that is not reserved for other vGPUs)"),
-	VGPU_WORD("time", "REQ:LIMIT", "requested share and limit of the GPU's time, in percent (0:100)"),
-	VGPU_WORD("class", "CLASS", "latency or throughput (throughput)"),
+		  "memory limit, such as 8G, which is also reserved (default: no limit;\n"
+		  "the vGPU shares the memory that is not reserved)"),
+	VGPU_WORD("time", "REQ:LIMIT",
+		  "requested share and limit of the GPU's time, in percent (default: 0:100)"),
+	VGPU_WORD("class", "CLASS", "latency or throughput (default: throughput)"),
 	VGPU_WORD("objective", "PN=TIME",
-		  "for class latency: what is submitted is done within, such as p99=2ms"),
-	VGPU_WORD("domain", "NAME", "vGPUs of one domain hold the token together (a domain of its own)"),
-	VGPU_WORD("sm", "REQ:LIMIT", "run side by side with the domain, on so many of the SMs, in percent"),
+		  "latency objective, for class latency, such as p99=2ms (default: none)"),
+	VGPU_WORD("domain", "NAME", "vGPUs of one domain hold the token together (default: its own domain)"),
+	VGPU_WORD("sm", "REQ:LIMIT",
+		  "requested and largest part of the SMs, in percent: the programs of the\n"
+		  "domain run side by side (default: none)"),
 	BF_OPTION("gpu", 0, "GPU",
-		  "N for /dev/nvidiaN, soft or soft:N for the software GPU (BELFRY_GPU;\n"
-		  "then: the system's belfryd takes a GPU with enough room, a private\n"
-		  "belfryd takes 0, or soft if there is no NVIDIA GPU)",
+		  "N for /dev/nvidiaN, soft or soft:N for the software GPU (default:\n"
+		  "BELFRY_GPU; without it, the system's belfryd selects a GPU with enough\n"
+		  "room, and a private one takes 0, or soft without an NVIDIA GPU)",
 		  cli_take_gpu, struct cli_vgpu, which),
-	BF_OPTION("soft", 0, "CONFIG", "the software GPU, such as gpus=2,sms=16,mem=4G; see belfry-soft(1)",
-		  cli_take_soft, struct cli_vgpu, which),
-	VGPU_WORD("timeslice", "TIME",
-		  "how long its turn on the GPU is, such as 200us (as belfryd finds best)"),
+	BF_OPTION("soft", 0, "CONFIG",
+		  "use the software GPU, such as gpus=2,sms=16,mem=4G; see belfry-soft(1)", cli_take_soft,
+		  struct cli_vgpu, which),
+	VGPU_WORD("timeslice", "TIME", "hardware timeslice, such as 200us (default: belfryd sets it)"),
 	VGPU_WORD("interleave", "LEVEL",
-		  "how often its turn comes: low, medium or high (as belfryd finds best)"),
-	VGPU_WORD("public", "[=yes|no]", "others may run programs on it, too"),
-	BF_OPTION("any-driver", 0, NULL, "take the nearest known layout if the driver's series is unknown",
+		  "hardware interleave level: low, medium or high (default: belfryd sets it)"),
+	VGPU_WORD("public", "[=yes|no]", "whether other users may run programs on it (default: no)"),
+	BF_OPTION("any-driver", 0, NULL, "accept an unknown driver series, and use the nearest known layout",
 		  bf_take_flag, struct cli_vgpu, any_driver),
 	BF_OPTIONS_END,
 };
@@ -134,9 +137,10 @@ static int refuse_other(void *member, const struct bf_option *option, const char
 }
 
 const struct bf_option cli_order_options[] = {
-	BF_OPTION("verbose", 'v', NULL, "tell how long it took", bf_take_flag, struct cli_order_args,
+	BF_OPTION("verbose", 'v', NULL, "print how long it took", bf_take_flag, struct cli_order_args,
 		  is_verbose),
-	BF_OPTION("json", 0, NULL, "likewise, as JSON", bf_take_flag, struct cli_order_args, is_json),
+	BF_OPTION("json", 0, NULL, "print how long it took, as JSON", bf_take_flag, struct cli_order_args,
+		  is_json),
 	{ "for", 0, "TIME", NULL, refuse_other, 0, NULL },
 	{ "force", 0, NULL, NULL, refuse_other, 0, NULL },
 	BF_OPTIONS_END,

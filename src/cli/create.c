@@ -32,15 +32,18 @@ static int take_owner(void *member, const struct bf_option *option, const char *
 
 static const struct bf_option options[] = {
 	BF_OPTIONS_OF(cli_vgpu_options, struct create, vgpu),
-	{ "owner", 0, "USER", "whose it is to be, by name or number; for root", take_owner, 0, NULL },
-	BF_OPTION("json", 0, NULL, "tell where it is, as JSON", bf_take_flag, struct create, is_json),
+	{ "owner", 0, "USER", "its owner, by name or number; for root only (default: this user)", take_owner,
+	  0, NULL },
+	BF_OPTION("json", 0, NULL, "print its name and its GPU as JSON", bf_take_flag, struct create,
+		  is_json),
 	BF_OPTIONS_END,
 };
 static const struct bf_command command = {
 	.name = "create",
-	.about = "usage: belfry create NAME [OPTION...]\n"
-		 "\n"
-		 "Make virtual GPU NAME, for belfry run NAME -- PROGRAM. It stays until belfry rm NAME.\n",
+	.about =
+		"usage: belfry create NAME [OPTION...]\n"
+		"\n"
+		"Create vGPU NAME. belfry run NAME -- PROGRAM runs programs on it, and belfry rm NAME removes it.\n",
 	.options = options,
 	.most = -1,
 };

@@ -35,13 +35,13 @@ static int take_gpu(void *member, const struct bf_option *option, const char *va
 }
 
 static const struct bf_option options[] = {
-	BF_OPTION("gpu", 0, "GPU", "of this GPU only: a number, soft or soft:N", take_gpu, struct events,
-		  request.gpu),
-	BF_OPTION("vgpu", 0, "NAME", "of this virtual GPU only; it need not exist yet", cli_take_name,
+	BF_OPTION("gpu", 0, "GPU", "events of this GPU only: a number, soft or soft:N", take_gpu,
+		  struct events, request.gpu),
+	BF_OPTION("vgpu", 0, "NAME", "events of this vGPU only; it need not exist yet", cli_take_name,
 		  struct events, vgpu),
-	BF_OPTION("since", 0, "TIME", "first those of so long ago that belfryd remembers, such as 600s",
+	BF_OPTION("since", 0, "TIME", "first print the recorded events of this time, such as 600s",
 		  bf_take_time, struct events, request.for_us),
-	BF_OPTION("json", 0, NULL, "as JSON, an object a line", bf_take_flag, struct events, is_json),
+	BF_OPTION("json", 0, NULL, "print JSON, one object a line", bf_take_flag, struct events, is_json),
 	BF_OPTIONS_END,
 };
 static const struct bf_command command = {
@@ -49,8 +49,8 @@ static const struct bf_command command = {
 	.about =
 		"usage: belfry events [--json] [--gpu GPU] [--vgpu NAME] [--since TIME]\n"
 		"\n"
-		"Show events as they happen, a line each, until interrupted: virtual GPUs that are made, changed and\n"
-		"removed, runs, limits that programs meet, faults, policies, GPU servers, the configuration.\n",
+		"Print events as they happen, one a line, until interrupted: vGPUs that are created, changed and\n"
+		"removed, runs, limits that programs reach, faults, policies, GPU servers, the configuration.\n",
 	.options = options,
 };
 

@@ -13,7 +13,7 @@ static const struct bf_command command = {
 	.name = "explain",
 	.about = "usage: belfry explain [--json] NAME\n"
 		 "\n"
-		 "Tell in plain words what virtual GPU NAME is doing, and why it waits if it does.\n",
+		 "Explain what vGPU NAME does, and why it waits.\n",
 	.options = cli_json_options,
 	.least = 1,
 	.most = 1,

@@ -6,7 +6,7 @@ static int hold_vgpu(struct belfry *b, const char *name, const struct cli_order_
 }
 
 static const struct bf_option hold_options[] = {
-	BF_OPTION("for", 0, "TIME", "open again after TIME, such as 300ms", bf_take_time,
+	BF_OPTION("for", 0, "TIME", "open the gate again after TIME, such as 300ms", bf_take_time,
 		  struct cli_order_args, for_us),
 	{ .also = cli_order_options },
 	BF_OPTIONS_END,
@@ -19,8 +19,8 @@ int cli_hold(int argc, char **argv)
 			.name = "hold",
 			.about = "usage: belfry hold [--for TIME] [-v] [--json] NAME\n"
 				 "\n"
-				 "Close the gate of vGPU NAME. When this returns, nothing the vGPU's programs submit reaches the\n"
-				 "GPU until belfry open NAME; what they submitted before runs on.\n",
+				 "Close the gate of vGPU NAME: work that its programs submit from now on does not reach the GPU\n"
+				 "until belfry open NAME. Work that they submitted before continues.\n",
 			.options = hold_options,
 			.least = 1,
 			.most = 1,
@@ -46,7 +46,7 @@ int cli_open(int argc, char **argv)
 			.name = "open",
 			.about = "usage: belfry open [-v] [--json] NAME\n"
 				 "\n"
-				 "Open the gate of vGPU NAME: what was held goes to the GPU at once. A stopped vGPU is\n"
+				 "Open the gate of vGPU NAME: work that was held goes to the GPU at once. A stopped vGPU is\n"
 				 "resumed.\n",
 			.options = cli_order_options,
 			.least = 1,

@@ -12,6 +12,7 @@
 #include "base/own.h"
 #include "base/process.h"
 #include "base/units.h"
+#include "base/users.h"
 #include "cli/cli.h"
 #include "cli/landlock.h"
 #include "cli/report.h"
@@ -26,8 +27,8 @@ static const struct bf_command command = {
 	.about =
 		"usage: belfry info [--json]\n"
 		"\n"
-		"Tell the driver's version and whether it is known, the GPUs, the belfryd that is asked and the\n"
-		"GPUs it serves, and whether the kernel has what Belfry needs.\n",
+		"Show the version of the driver and whether Belfry knows it, the GPUs, the belfryd that answers\n"
+		"and the GPUs that it serves, and whether the kernel has what Belfry needs.\n",
 	.options = cli_json_options,
 };
 
@@ -118,7 +119,9 @@ static void print_daemon(const struct info *info)
 	const char *between = "; serves GPU ";
 
 	if (!info->hello) {
-		printf("belfryd  %s\n", info->no_hello.text);
+		char text[sizeof(info->no_hello.text) + BF_USER_ROOM];
+
+		printf("belfryd  %s\n", bf_name_users(info->no_hello.text, text, sizeof(text)));
 		return;
 	}
 	printf("belfryd  process %" PRId64 ", user ", report_number(daemon, "pid"));

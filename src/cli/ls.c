@@ -6,11 +6,11 @@
 
 static const struct bf_command command = {
 	.name = "ls",
-	.about = "usage: belfry ls [--json]\n"
-		 "\n"
-		 "List the virtual GPUs: requested share and limit of the GPU's time, the share of the last\n"
-		 "window, and the device memory in use and its limit. Changes of the configuration that are\n"
-		 "pending follow.\n",
+	.about =
+		"usage: belfry ls [--json]\n"
+		"\n"
+		"List the vGPUs: requested share and limit of the GPU's time, the share of the last window, and\n"
+		"the device memory in use and its limit. Pending changes of the configuration follow.\n",
 	.options = cli_json_options,
 };
 

@@ -10,39 +10,39 @@
 enum { HELP_WORDS = 2 }; /* such as "policy load" */
 
 static const struct cli_command commands[] = {
-	{ "create", cli_create, "make a virtual GPU" },
-	{ "run", cli_run, "run a program on a virtual GPU, or on one of its own" },
-	{ "ls", cli_ls, "list the virtual GPUs" },
-	{ "top", cli_top, "watch them: who has the GPU, and who waits for whom" },
-	{ "set", cli_set, "change a virtual GPU while programs run on it" },
-	{ "explain", cli_explain, "tell why a virtual GPU waits" },
-	{ "stats", cli_stats, "everything that was counted" },
-	{ "events", cli_events, "watch what happens: runs, limits, faults, policies, GPU servers" },
-	{ "trace", cli_trace, "write what happened lately to a file, for Perfetto" },
-	{ "hold", cli_hold, "close a gate: what is submitted from now on waits" },
-	{ "open", cli_open, "open it again" },
-	{ "stop", cli_stop, "stop what runs on a virtual GPU, in mid-kernel" },
-	{ "resume", cli_resume, "let it run again" },
-	{ "rm", cli_rm, "remove a virtual GPU" },
-	{ "policy", cli_policy, "policies in eBPF: load, watch, record and replay them" },
-	{ "probe", cli_probe, "probes in eBPF inside GPU kernels: attach them, show what they count" },
-	{ "reload", cli_reload, "have belfryd read its configuration again" },
+	{ "create", cli_create, "create a vGPU" },
+	{ "run", cli_run, "run a program on a vGPU" },
+	{ "ls", cli_ls, "list the vGPUs" },
+	{ "top", cli_top, "show the vGPUs once a second: shares, and which vGPU waits for which" },
+	{ "set", cli_set, "change a vGPU while programs run on it" },
+	{ "explain", cli_explain, "explain why a vGPU waits" },
+	{ "stats", cli_stats, "print all counters" },
+	{ "events", cli_events, "print events as they happen: runs, limits, faults, policies, GPU servers" },
+	{ "trace", cli_trace, "write the last seconds to a file for Perfetto" },
+	{ "hold", cli_hold, "close the gate of a vGPU: new work waits" },
+	{ "open", cli_open, "open the gate of a vGPU" },
+	{ "stop", cli_stop, "stop the work of a vGPU, in mid-kernel" },
+	{ "resume", cli_resume, "resume the work of a vGPU" },
+	{ "rm", cli_rm, "remove vGPUs" },
+	{ "policy", cli_policy, "scheduling policies in eBPF: load, show, record and replay them" },
+	{ "probe", cli_probe, "eBPF probes in GPU kernels: attach them, show what they count" },
+	{ "reload", cli_reload, "make belfryd read its configuration again" },
 	{ "verify", cli_verify, "check that sharing does not change what a program computes" },
-	{ "soft", cli_soft, "the software GPU: run on it directly, status, stop" },
-	{ "cdi", cli_cdi, "write the device file by which containers name virtual GPUs" },
-	{ "oci", cli_oci, "edit the configuration of a container for its virtual GPU" },
-	{ "info", cli_info, "tell what Belfry finds on this machine" },
+	{ "soft", cli_soft, "the software GPU: run programs directly on it, show it, stop it" },
+	{ "cdi", cli_cdi, "write the CDI file by which containers name vGPUs" },
+	{ "oci", cli_oci, "edit the configuration of a container for its vGPU" },
+	{ "info", cli_info, "show what Belfry finds on this machine" },
 };
 
 static void help(void)
 {
 	puts("usage: belfry COMMAND [OPTION...] [ARG...]\n"
 	     "\n"
-	     "Many virtual GPUs on one NVIDIA GPU, for unmodified programs, on the stock driver.\n");
+	     "Divides an NVIDIA GPU into virtual GPUs (vGPUs) for unmodified programs, on the stock driver.\n");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		printf("  %-8s %s\n", commands[i].name, commands[i].summary);
 	puts("\n"
-	     "belfry help COMMAND and belfry COMMAND --help describe one of them.\n"
+	     "belfry help COMMAND and belfry COMMAND --help describe a command.\n"
 	     "First steps: belfry info; belfry create NAME --mem 1G; belfry run NAME -- PROGRAM");
 }
 

@@ -23,10 +23,10 @@ struct request {
 };
 
 static const struct bf_option options[] = {
-	BF_OPTION("marks", 0, "DIR", "the folder of marks (" ATTACH_MARKS ")", bf_take_text, struct request,
-		  marks),
-	BF_OPTION("runtime", 0, "NAME", "the runtime that gets the configuration (crun)", bf_take_text,
-		  struct request, runtime),
+	BF_OPTION("marks", 0, "DIR", "the folder of marks (default: " ATTACH_MARKS ")", bf_take_text,
+		  struct request, marks),
+	BF_OPTION("runtime", 0, "NAME", "the runtime that gets the configuration (default: crun)",
+		  bf_take_text, struct request, runtime),
 	BF_OPTIONS_END,
 };
 static const struct bf_command command = {
@@ -34,10 +34,10 @@ static const struct bf_command command = {
 	.about =
 		"usage: belfry oci edit [--marks DIR] [--runtime NAME]\n"
 		"\n"
-		"Read the configuration of a container (config.json) on standard input, and print it edited for\n"
-		"the virtual GPU that its device " ATTACH_KIND
-		"=NAME names. Without such a device it is printed\n"
-		"as it is. A precreate hook of podman calls this; see belfry-oci(1).\n",
+		"Read the configuration of a container (config.json) from standard input, edit it for the vGPU\n"
+		"of its device " ATTACH_KIND
+		"=NAME, and print it. Without such a device it is not changed. A\n"
+		"precreate hook of podman calls this; see belfry-oci(1).\n",
 	.options = options,
 };
 
@@ -62,16 +62,35 @@ static char *find_socket(struct bf_error *err)
 	return found;
 }
 
-/* On which GPU the vGPU is. */
+/* Whether the vGPU is of a shared domain, by its report. */
+static bool is_shared(const char *report)
+{
+	struct json_object *top = json_tokener_parse(report), *vgpus = gather_at(top, "vgpus");
+	bool has_sm = json_object_is_type(vgpus, json_type_array) && json_object_array_length(vgpus) == 1 &&
+		      gather_at(json_object_array_get_idx(vgpus, 0), "sm");
+
+	json_object_put(top);
+	return has_sm;
+}
+
+/* On which GPU the vGPU is. A vGPU that no container can have is refused here, before the container is made. */
 static int find_gpu(const char *vgpu, struct protocol_gpu *gpu, struct bf_error *err)
 {
 	struct protocol_request request = talk_request(PROTOCOL_REPORT, vgpu);
 	struct protocol_reply reply;
-	int rc = talk_once(&request, &reply, NULL, err);
+	cleanup_free char *body = NULL;
+	int rc = talk_once(&request, &reply, &body, err);
 
-	if (!rc)
-		*gpu = reply.gpu;
-	return rc;
+	if (rc)
+		return rc;
+	if (body && is_shared(body))
+		return bf_fail(
+			err, ENOTSUP,
+			"%s: a container cannot use a vGPU of a shared domain, because only belfry run "
+			"starts programs there; use a vGPU whose domain has no vGPU with --sm",
+			vgpu);
+	*gpu = reply.gpu;
+	return 0;
 }
 
 /* runc knows the flag since 1.5, and refuses a configuration with it before. */

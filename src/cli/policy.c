@@ -10,19 +10,19 @@
 static const char help_text[] =
 	"usage: belfry policy COMMAND [OPTION...] [ARG...]\n"
 	"\n"
-	"Policies in eBPF: who has the GPU next, for how long, who is stopped for whom.\n"
+	"Policies in eBPF decide which vGPU has the GPU next, for how long, and which vGPU is stopped.\n"
 	"\n"
-	"  load FILE|NAME  have it decide, from now on, without a pause\n"
-	"  unload          have the built-in policy decide again; or for a vGPU, its GPU's\n"
-	"  ls              which are loaded, what their hooks cost, and why one is out\n"
-	"  dump            what a policy says of itself\n"
-	"  check FILE|NAME tell what is in an object, and whether the kernel takes it\n"
-	"  new NAME        write NAME.bpf.c, to begin with\n"
-	"  trace           show decisions as they are made\n"
-	"  record          write them to a file, with the work they are about\n"
-	"  replay FILE     tell what another policy would have decided, and changed\n"
+	"  load FILE|NAME   load a policy; it decides from now on, without a pause\n"
+	"  unload           unload a policy; the built-in one decides again\n"
+	"  ls               list the loaded policies, the cost of their hooks, and why one was disabled\n"
+	"  dump             print what a policy reports\n"
+	"  check FILE|NAME  show what is in an object, and whether the kernel accepts it\n"
+	"  new NAME         write NAME.bpf.c, a policy to begin with\n"
+	"  trace            print decisions as they are made\n"
+	"  record           write decisions, and the work they are about, to a file\n"
+	"  replay FILE      show what another policy would have decided and changed\n"
 	"\n"
-	"belfry policy COMMAND --help tells about one of them.\n";
+	"belfry policy COMMAND --help describes a command.\n";
 
 static const struct policy_command *const commands[] = {
 	&policy_load_command,  &policy_unload_command, &policy_ls_command,
@@ -65,7 +65,7 @@ static int run(const struct policy_command *command, int argc, char **argv)
 		return command->main(&args);
 	}
 	if (status == CLI_OK && command->lists_shipped) /* after --help */
-		printf("\nThose that come with Belfry: %s.\n", policy_shipped(names, sizeof(names)));
+		printf("\nPolicies that come with Belfry: %s.\n", policy_shipped(names, sizeof(names)));
 	return status;
 }
 

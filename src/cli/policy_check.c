@@ -152,8 +152,8 @@ static int check(struct policy_args *args)
 }
 
 static const struct bf_option check_options[] = {
-	{ "set", 0, "K=V", "a tunable of the policy; as often as needed", policy_take_set, 0, NULL },
-	BF_OPTION("json", 0, NULL, "as JSON", bf_take_flag, struct policy_args, is_json),
+	{ "set", 0, "K=V", "set a tunable; may be given several times", policy_take_set, 0, NULL },
+	BF_OPTION("json", 0, NULL, "print JSON", bf_take_flag, struct policy_args, is_json),
 	BF_OPTIONS_END,
 };
 
@@ -162,8 +162,8 @@ const struct policy_command policy_check_command = {
 		.name = "policy check",
 		.about = "usage: belfry policy check FILE|NAME [OPTION...]\n"
 			 "\n"
-			 "Tell what is in a policy, and whether the kernel takes it, by having it verified here. Nothing\n"
-			 "is loaded into belfryd. What the verifier says is shown with the last lines first.\n",
+			 "Show what is in a policy, and whether the kernel's verifier accepts it. Nothing is loaded into\n"
+			 "belfryd. The log of the verifier is printed with the last lines first.\n",
 		.options = check_options,
 		.least = 1,
 		.most = 1,

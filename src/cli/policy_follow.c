@@ -244,16 +244,18 @@ static int trace(struct policy_args *args)
 }
 
 static const struct bf_option trace_options[] = {
-	BF_OPTION("gpu", 0, "GPU", "on this GPU: a number, soft or soft:N (the only one there is)",
-		  cli_take_gpu, struct policy_args, which),
-	BF_OPTION("soft", 0, "CONFIG", "on this software GPU, by name=NAME", cli_take_soft,
+	BF_OPTION("gpu", 0, "GPU", "the GPU: a number, soft or soft:N (default: the only one)", cli_take_gpu,
 		  struct policy_args, which),
-	BF_OPTION("vgpu", 0, "NAME", "about this virtual GPU", cli_take_name, struct policy_args, vgpu),
-	BF_OPTION("all", 0, NULL, "also what the built-in policy decides", bf_take_flag, struct policy_args,
-		  wants_all),
-	BF_OPTION("for", 0, "TIME", "for so long, such as 5s (until it is interrupted)", bf_take_time,
-		  struct policy_args, for_us),
-	BF_OPTION("json", 0, NULL, "as JSON, a line for each", bf_take_flag, struct policy_args, is_json),
+	BF_OPTION("soft", 0, "CONFIG", "the software GPU, by name=NAME", cli_take_soft, struct policy_args,
+		  which),
+	BF_OPTION("vgpu", 0, "NAME", "decisions about this vGPU only", cli_take_name, struct policy_args,
+		  vgpu),
+	BF_OPTION("all", 0, NULL, "also the decisions of the built-in policy", bf_take_flag,
+		  struct policy_args, wants_all),
+	BF_OPTION("for", 0, "TIME", "end after this time, such as 5s (default: when interrupted)",
+		  bf_take_time, struct policy_args, for_us),
+	BF_OPTION("json", 0, NULL, "print JSON, one object a line", bf_take_flag, struct policy_args,
+		  is_json),
 	BF_OPTIONS_END,
 };
 
@@ -262,8 +264,8 @@ const struct policy_command policy_trace_command = {
 		.name = "policy trace",
 		.about = "usage: belfry policy trace [OPTION...]\n"
 			 "\n"
-			 "Show what policies decide, as they do: when, which hook, which policy, who got what; and what was\n"
-			 "proposed instead, where that could not be had.\n",
+			 "Print the decisions of policies as they are made: time, hook, policy, vGPU and result; and the\n"
+			 "proposal, if the result is another one.\n",
 		.options = trace_options,
 	},
 	.main = trace,
@@ -379,14 +381,16 @@ static int record(struct policy_args *args)
 }
 
 static const struct bf_option record_command_options[] = {
-	BF_OPTION("output", 'o', "FILE", "where to; it must not be there yet", cli_take_file,
+	BF_OPTION("output", 'o', "FILE", "output file, which must not exist", cli_take_file,
 		  struct policy_args, output),
-	BF_OPTION("for", 0, "TIME", "for so long, such as 30s", bf_take_time, struct policy_args, for_us),
-	BF_OPTION("gpu", 0, "GPU", "on this GPU: a number, soft or soft:N (the only one there is)",
-		  cli_take_gpu, struct policy_args, which),
-	BF_OPTION("soft", 0, "CONFIG", "on this software GPU, by name=NAME", cli_take_soft,
+	BF_OPTION("for", 0, "TIME", "end after this time, such as 30s (default: when interrupted)",
+		  bf_take_time, struct policy_args, for_us),
+	BF_OPTION("gpu", 0, "GPU", "the GPU: a number, soft or soft:N (default: the only one)", cli_take_gpu,
 		  struct policy_args, which),
-	BF_OPTION("json", 0, NULL, "tell how many as JSON", bf_take_flag, struct policy_args, is_json),
+	BF_OPTION("soft", 0, "CONFIG", "the software GPU, by name=NAME", cli_take_soft, struct policy_args,
+		  which),
+	BF_OPTION("json", 0, NULL, "print the number of decisions as JSON", bf_take_flag, struct policy_args,
+		  is_json),
 	BF_OPTIONS_END,
 };
 
@@ -395,9 +399,9 @@ const struct policy_command policy_record_command = {
 		.name = "policy record",
 		.about = "usage: belfry policy record -o FILE [OPTION...]\n"
 			 "\n"
-			 "Write every decision on a GPU to a file, with all that was known when it was made, and the work\n"
-			 "it was about: when it came, when it was done, what it used. Until it is interrupted.\n"
-			 "belfry policy replay tells what another policy would have decided, and what that would have changed.\n",
+			 "Write each decision on a GPU to a file, with what was known when it was made, and the work that\n"
+			 "it was about: when it was submitted, when it was done, what it used. belfry policy replay shows\n"
+			 "what another policy would have decided and changed.\n",
 		.options = record_command_options,
 	},
 	.main = record,

@@ -113,15 +113,15 @@ static int load(struct policy_args *args)
 }
 
 static const struct bf_option load_options[] = {
-	BF_OPTION("gpu", 0, "GPU", "which GPU: a number, soft or soft:N (the only one there is)",
-		  cli_take_gpu, struct policy_args, which),
-	BF_OPTION("soft", 0, "CONFIG", "which software GPU, by name=NAME", cli_take_soft, struct policy_args,
+	BF_OPTION("gpu", 0, "GPU", "the GPU: a number, soft or soft:N (default: the only one)", cli_take_gpu,
+		  struct policy_args, which),
+	BF_OPTION("soft", 0, "CONFIG", "the software GPU, by name=NAME", cli_take_soft, struct policy_args,
 		  which),
-	BF_OPTION("vgpu", 0, "NAME", "the policy of this virtual GPU alone", cli_take_name,
-		  struct policy_args, vgpu),
-	{ "set", 0, "K=V", "a tunable of the policy; as often as needed. belfry policy check lists them",
+	BF_OPTION("vgpu", 0, "NAME", "load it for this vGPU only", cli_take_name, struct policy_args, vgpu),
+	{ "set", 0, "K=V", "set a tunable, which belfry policy check lists; may be given several times",
 	  policy_take_set, 0, NULL },
-	BF_OPTION("json", 0, NULL, "tell what was loaded as JSON", bf_take_flag, struct policy_args, is_json),
+	BF_OPTION("json", 0, NULL, "print what was loaded as JSON", bf_take_flag, struct policy_args,
+		  is_json),
 	BF_OPTIONS_END,
 };
 
@@ -130,10 +130,10 @@ const struct policy_command policy_load_command = {
 		.name = "policy load",
 		.about = "usage: belfry policy load FILE|NAME [OPTION...]\n"
 			 "\n"
-			 "Have a policy decide on a GPU, or within what one virtual GPU gets. It takes the place of the\n"
-			 "one before in the middle of whatever goes on; if it is refused nothing changes.\n",
+			 "Load a policy, which decides on a GPU, or within the share of one vGPU. It replaces the previous\n"
+			 "one without a pause. If it is refused, nothing changes.\n",
 		.options = load_options,
-		.after = "NAME, where there is no such file, is one that comes with Belfry.\n",
+		.after = "If there is no file NAME, it is a policy that comes with Belfry.\n",
 		.least = 1,
 		.most = 1,
 		.wrong_count = "give a file, or the name of one policy",
@@ -172,12 +172,13 @@ static int unload(struct policy_args *args)
 }
 
 static const struct bf_option unload_options[] = {
-	BF_OPTION("gpu", 0, "GPU", "on which GPU: a number, soft or soft:N (the only one there is)",
-		  cli_take_gpu, struct policy_args, which),
-	BF_OPTION("soft", 0, "CONFIG", "on which software GPU, by name=NAME", cli_take_soft,
+	BF_OPTION("gpu", 0, "GPU", "the GPU: a number, soft or soft:N (default: the only one)", cli_take_gpu,
 		  struct policy_args, which),
-	BF_OPTION("vgpu", 0, "NAME", "about this virtual GPU", cli_take_name, struct policy_args, vgpu),
-	BF_OPTION("json", 0, NULL, "tell what was unloaded as JSON", bf_take_flag, struct policy_args,
+	BF_OPTION("soft", 0, "CONFIG", "the software GPU, by name=NAME", cli_take_soft, struct policy_args,
+		  which),
+	BF_OPTION("vgpu", 0, "NAME", "unload the policy of this vGPU", cli_take_name, struct policy_args,
+		  vgpu),
+	BF_OPTION("json", 0, NULL, "print what was unloaded as JSON", bf_take_flag, struct policy_args,
 		  is_json),
 	BF_OPTIONS_END,
 };
@@ -187,7 +188,8 @@ const struct policy_command policy_unload_command = {
 		.name = "policy unload",
 		.about = "usage: belfry policy unload [OPTION...]\n"
 			 "\n"
-			 "Have the built-in policy decide again, from now on; or for a vGPU, its GPU's policy.\n",
+			 "Unload the policy of a GPU: the built-in policy decides again. With --vgpu, unload the policy of\n"
+			 "the vGPU: the policy of its GPU decides again.\n",
 		.options = unload_options,
 	},
 	.main = unload,

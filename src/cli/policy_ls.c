@@ -145,12 +145,12 @@ static int ls(struct policy_args *args)
 }
 
 static const struct bf_option ls_options[] = {
-	BF_OPTION("gpu", 0, "GPU", "of this GPU: a number, soft or soft:N", cli_take_gpu, struct policy_args,
-		  which),
-	BF_OPTION("soft", 0, "CONFIG", "of this software GPU, by name=NAME", cli_take_soft,
+	BF_OPTION("gpu", 0, "GPU", "the GPU: a number, soft or soft:N (default: all)", cli_take_gpu,
 		  struct policy_args, which),
-	BF_OPTION("vgpu", 0, "NAME", "of this virtual GPU", cli_take_name, struct policy_args, vgpu),
-	BF_OPTION("json", 0, NULL, "as JSON", bf_take_flag, struct policy_args, is_json),
+	BF_OPTION("soft", 0, "CONFIG", "the software GPU, by name=NAME", cli_take_soft, struct policy_args,
+		  which),
+	BF_OPTION("vgpu", 0, "NAME", "policies of this vGPU", cli_take_name, struct policy_args, vgpu),
+	BF_OPTION("json", 0, NULL, "print JSON", bf_take_flag, struct policy_args, is_json),
 	BF_OPTIONS_END,
 };
 
@@ -159,9 +159,9 @@ const struct policy_command policy_ls_command = {
 		.name = "policy ls",
 		.about = "usage: belfry policy ls [OPTION...]\n"
 			 "\n"
-			 "List the policies that are loaded, of all GPUs, what each hook was called and what it cost, how\n"
-			 "often it took too long, left the decision to the built-in, and had what it proposed changed; its\n"
-			 "tunables, and where its maps are pinned; or why one is out.\n",
+			 "List the loaded policies. For each hook: the number of its calls, what they cost, how many took\n"
+			 "too long, how many left the decision to the built-in policy, and how many proposals were changed.\n"
+			 "Then the tunables, and where the maps are pinned; or why a policy was disabled.\n",
 		.options = ls_options,
 	},
 	.main = ls,
@@ -190,12 +190,12 @@ static int dump(struct policy_args *args)
 }
 
 static const struct bf_option dump_options[] = {
-	BF_OPTION("gpu", 0, "GPU", "the policy of this GPU: a number, soft or soft:N (the only one there is)",
-		  cli_take_gpu, struct policy_args, which),
-	BF_OPTION("soft", 0, "CONFIG", "of this software GPU, by name=NAME", cli_take_soft,
+	BF_OPTION("gpu", 0, "GPU", "the GPU: a number, soft or soft:N (default: the only one)", cli_take_gpu,
 		  struct policy_args, which),
-	BF_OPTION("vgpu", 0, "NAME", "of this virtual GPU", cli_take_name, struct policy_args, vgpu),
-	BF_OPTION("json", 0, NULL, "as JSON", bf_take_flag, struct policy_args, is_json),
+	BF_OPTION("soft", 0, "CONFIG", "the software GPU, by name=NAME", cli_take_soft, struct policy_args,
+		  which),
+	BF_OPTION("vgpu", 0, "NAME", "the policy of this vGPU", cli_take_name, struct policy_args, vgpu),
+	BF_OPTION("json", 0, NULL, "print JSON", bf_take_flag, struct policy_args, is_json),
 	BF_OPTIONS_END,
 };
 
@@ -204,7 +204,7 @@ const struct policy_command policy_dump_command = {
 		.name = "policy dump",
 		.about = "usage: belfry policy dump [OPTION...]\n"
 			 "\n"
-			 "Show what a policy has to say of itself.\n",
+			 "Print what a policy reports about itself.\n",
 		.options = dump_options,
 	},
 	.main = dump,

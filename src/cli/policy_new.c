@@ -109,7 +109,7 @@ const struct policy_command policy_new_command = {
 		.name = "policy new",
 		.about = "usage: belfry policy new NAME\n"
 			 "\n"
-			 "Write NAME.bpf.c, a policy to begin with, and tell how to compile and load it.\n",
+			 "Write NAME.bpf.c, a policy to begin with, and print how to compile and load it.\n",
 		.least = 1,
 		.most = 1,
 		.wrong_count = "give a name for the policy",

@@ -378,14 +378,16 @@ static int replay(struct policy_args *args)
 }
 
 static const struct bf_option replay_options[] = {
-	BF_OPTION("with", 0, "POLICY", "an object, a policy that comes with Belfry, or built-in",
-		  bf_take_text, struct policy_args, with),
-	{ "set", 0, "K=V", "a tunable of that policy; as often as needed", policy_take_set, 0, NULL },
-	BF_OPTION("against", 0, "POLICY", "what the play is compared with (built-in)", bf_take_text,
-		  struct policy_args, against),
-	BF_OPTION("most", 0, "N", "show so many differences (10)", policy_take_most, struct policy_args,
-		  most),
-	BF_OPTION("json", 0, NULL, "as JSON", bf_take_flag, struct policy_args, is_json),
+	BF_OPTION("with", 0, "POLICY",
+		  "the policy: an object, one that comes with Belfry, or built-in (required)", bf_take_text,
+		  struct policy_args, with),
+	{ "set", 0, "K=V", "set a tunable of that policy; may be given several times", policy_take_set, 0,
+	  NULL },
+	BF_OPTION("against", 0, "POLICY", "the policy to compare the simulation with (default: built-in)",
+		  bf_take_text, struct policy_args, against),
+	BF_OPTION("most", 0, "N", "number of differences to show (default: 10)", policy_take_most,
+		  struct policy_args, most),
+	BF_OPTION("json", 0, NULL, "print JSON", bf_take_flag, struct policy_args, is_json),
 	BF_OPTIONS_END,
 };
 
@@ -394,11 +396,10 @@ const struct policy_command policy_replay_command = {
 		.name = "policy replay",
 		.about = "usage: belfry policy replay FILE --with FILE|NAME|built-in [OPTION...]\n"
 			 "\n"
-			 "What another policy would have made of a record of belfry policy record. First every decision is\n"
-			 "put to it, at the time it was made and with what was known then, and its answers to pick and\n"
-			 "preempt are compared, to tell where it would have decided otherwise. Then the work of the\n"
-			 "record is played on a simulated GPU, under a policy to compare with and under the other, to\n"
-			 "tell what would have changed for whom.\n",
+			 "Show what another policy would have decided in a record of belfry policy record. First, each\n"
+			 "decision is put to it, with what was known at that time, and its answers to pick and preempt are\n"
+			 "compared with those of the record. Then the work of the record is played on a simulated GPU,\n"
+			 "under both policies, and the results are compared for each vGPU.\n",
 		.options = replay_options,
 		.least = 1,
 		.most = 1,

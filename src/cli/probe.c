@@ -9,15 +9,15 @@
 static const char help_text[] =
 	"usage: belfry probe COMMAND [OPTION...] [ARG...]\n"
 	"\n"
-	"Probes: eBPF programs inside the GPU kernels of programs, which count and measure.\n"
+	"Probes are eBPF programs inside GPU kernels, which count and measure.\n"
 	"\n"
 	"  attach FILE|NAME  insert a probe into the kernels that programs load from now on\n"
-	"  detach NAME       insert it no more, and forget what it has counted\n"
-	"  ls                which are attached, which kernels carry them, and why others do not\n"
-	"  dump              show what probes have counted\n"
-	"  check FILE|NAME   tell what is in a probe, and whether it may run\n"
+	"  detach NAME       detach a probe, and discard what it has counted\n"
+	"  ls                list the probes, the kernels that carry them, and why others do not\n"
+	"  dump              print what probes have counted\n"
+	"  check FILE|NAME   show what is in a probe, and whether it may run\n"
 	"\n"
-	"belfry probe COMMAND --help tells about one of them. Programs that are started with\n"
+	"belfry probe COMMAND --help describes a command. Programs that are started with\n"
 	"belfry run --probes, or in a shared domain, can carry probes.\n";
 
 static const struct probe_command *const commands[] = {
@@ -44,13 +44,13 @@ static int run(const struct probe_command *command, int argc, char **argv)
 	int status, first = cli_parse(&command->command, argc, argv, &args, &status);
 
 	if (first && command->needs_vgpu && !args.vgpu)
-		return cli_usage(command->command.name, "give the virtual GPU, with --vgpu NAME");
+		return cli_usage(command->command.name, "give the vGPU, with --vgpu NAME");
 	if (first) {
 		args.name = argv[first];
 		return command->main(&args);
 	}
 	if (status == CLI_OK && command->lists_shipped) /* after --help */
-		printf("\nThose that come with Belfry: %s.\n", probe_shipped(names, sizeof(names)));
+		printf("\nProbes that come with Belfry: %s.\n", probe_shipped(names, sizeof(names)));
 	return status;
 }
 

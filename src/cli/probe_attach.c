@@ -107,13 +107,15 @@ static int attach(struct probe_args *args)
 }
 
 static const struct bf_option attach_options[] = {
-	BF_OPTION("vgpu", 0, "NAME", "the virtual GPU (required)", cli_take_name, struct probe_args, vgpu),
-	BF_OPTION("kernel", 0, "PATTERN", "kernels whose names match, such as 'attn*,gemm*' (all)",
-		  bf_take_text, struct probe_args, kernel),
-	BF_OPTION("process", 0, "PID", "this process only", probe_take_pid, struct probe_args, pid),
-	BF_OPTION("sample", 0, "N", "of memory accesses, each thread counts one of N (all)",
+	BF_OPTION("vgpu", 0, "NAME", "the vGPU (required)", cli_take_name, struct probe_args, vgpu),
+	BF_OPTION("kernel", 0, "PATTERN",
+		  "only kernels whose names match, such as 'attn*,gemm*' (default: all)", bf_take_text,
+		  struct probe_args, kernel),
+	BF_OPTION("process", 0, "PID", "only this process (default: all)", probe_take_pid, struct probe_args,
+		  pid),
+	BF_OPTION("sample", 0, "N", "each thread runs the probe at one of N memory accesses (default: 1)",
 		  probe_take_sample, struct probe_args, sample),
-	BF_OPTION("json", 0, NULL, "tell what was attached as JSON", bf_take_flag, struct probe_args,
+	BF_OPTION("json", 0, NULL, "print what was attached as JSON", bf_take_flag, struct probe_args,
 		  is_json),
 	BF_OPTIONS_END,
 };
@@ -123,10 +125,10 @@ const struct probe_command probe_attach_command = {
 		.name = "probe attach",
 		.about = "usage: belfry probe attach FILE|NAME --vgpu NAME [OPTION...]\n"
 			 "\n"
-			 "Insert a probe into the kernels that programs on a virtual GPU load from now on. Programs are\n"
-			 "not restarted, and their results do not change.\n",
+			 "Insert a probe into the kernels that programs on a vGPU load from now on. Programs are not\n"
+			 "restarted, and their results do not change.\n",
 		.options = attach_options,
-		.after = "NAME, where there is no such file, is one that comes with Belfry.\n",
+		.after = "If there is no file NAME, it is a probe that comes with Belfry.\n",
 		.least = 1,
 		.most = 1,
 		.wrong_count = "give a file, or the name of one probe",
@@ -166,10 +168,9 @@ static int detach(struct probe_args *args)
 }
 
 static const struct bf_option detach_options[] = {
-	BF_OPTION("vgpu", 0, "NAME", "the virtual GPU (required)", cli_take_name, struct probe_args, vgpu),
-	BF_OPTION("all", 0, NULL, "all probes of the virtual GPU", bf_take_flag, struct probe_args,
-		  wants_all),
-	BF_OPTION("json", 0, NULL, "tell what was detached as JSON", bf_take_flag, struct probe_args,
+	BF_OPTION("vgpu", 0, "NAME", "the vGPU (required)", cli_take_name, struct probe_args, vgpu),
+	BF_OPTION("all", 0, NULL, "all probes of the vGPU", bf_take_flag, struct probe_args, wants_all),
+	BF_OPTION("json", 0, NULL, "print what was detached as JSON", bf_take_flag, struct probe_args,
 		  is_json),
 	BF_OPTIONS_END,
 };
@@ -180,7 +181,7 @@ const struct probe_command probe_detach_command = {
 		.about = "usage: belfry probe detach NAME|NUMBER --vgpu NAME [OPTION...]\n"
 			 "       belfry probe detach --all --vgpu NAME [OPTION...]\n"
 			 "\n"
-			 "Insert a probe no more, and forget what it has counted. Kernels that carry it run on.\n",
+			 "Detach a probe, and discard what it has counted. Kernels that carry it continue.\n",
 		.options = detach_options,
 		.most = 1,
 		.wrong_count = "give the name or the number of one probe, or --all",

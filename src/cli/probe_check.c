@@ -144,7 +144,7 @@ static int check(struct probe_args *args)
 }
 
 static const struct bf_option check_options[] = {
-	BF_OPTION("json", 0, NULL, "as JSON", bf_take_flag, struct probe_args, is_json),
+	BF_OPTION("json", 0, NULL, "print JSON", bf_take_flag, struct probe_args, is_json),
 	BF_OPTIONS_END,
 };
 
@@ -153,8 +153,8 @@ const struct probe_command probe_check_command = {
 		.name = "probe check",
 		.about = "usage: belfry probe check FILE|NAME [OPTION...]\n"
 			 "\n"
-			 "Tell what is in a probe, and whether it may run: by the kernel's verifier, where this user may\n"
-			 "use it, and by the rules for GPUs. A refusal names the line of the source.\n",
+			 "Show what is in a probe, and check it by the rules for GPUs, and by the kernel's verifier if this\n"
+			 "user may use it. A refusal names the line of the source.\n",
 		.options = check_options,
 		.least = 1,
 		.most = 1,

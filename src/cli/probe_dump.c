@@ -113,10 +113,11 @@ static int dump(struct probe_args *args)
 }
 
 static const struct bf_option dump_options[] = {
-	BF_OPTION("vgpu", 0, "NAME", "the virtual GPU (required)", cli_take_name, struct probe_args, vgpu),
-	BF_OPTION("process", 0, "PID", "of this process only", probe_take_pid, struct probe_args, pid),
-	BF_OPTION("json", 0, NULL, "as JSON: also the maps of each process", bf_take_flag, struct probe_args,
-		  is_json),
+	BF_OPTION("vgpu", 0, "NAME", "the vGPU (required)", cli_take_name, struct probe_args, vgpu),
+	BF_OPTION("process", 0, "PID", "only this process (default: all)", probe_take_pid, struct probe_args,
+		  pid),
+	BF_OPTION("json", 0, NULL, "print JSON, with the maps of each process", bf_take_flag,
+		  struct probe_args, is_json),
 	BF_OPTIONS_END,
 };
 
@@ -125,8 +126,8 @@ const struct probe_command probe_dump_command = {
 		.name = "probe dump",
 		.about = "usage: belfry probe dump [NAME|NUMBER] --vgpu NAME [OPTION...]\n"
 			 "\n"
-			 "Show what a probe has counted, or all probes of a virtual GPU. Tables add up all processes,\n"
-			 "with the last values of those that have ended.\n",
+			 "Print what a probe, or each probe of a vGPU, has counted. Tables add up all processes, with the\n"
+			 "last values of those that have ended.\n",
 		.options = dump_options,
 		.most = 1,
 		.wrong_count = "give the name or the number of one probe, or none",

@@ -160,9 +160,9 @@ static int ls(struct probe_args *args)
 }
 
 static const struct bf_option ls_options[] = {
-	BF_OPTION("vgpu", 0, "NAME", "of this virtual GPU (all of yours)", cli_take_name, struct probe_args,
-		  vgpu),
-	BF_OPTION("json", 0, NULL, "as JSON", bf_take_flag, struct probe_args, is_json),
+	BF_OPTION("vgpu", 0, "NAME", "probes of this vGPU only (default: all vGPUs of this user)",
+		  cli_take_name, struct probe_args, vgpu),
+	BF_OPTION("json", 0, NULL, "print JSON", bf_take_flag, struct probe_args, is_json),
 	BF_OPTIONS_END,
 };
 

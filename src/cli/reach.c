@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/own.h"
+#include "base/users.h"
 #include "cli/cli.h"
 #include "cli/keeper.h"
 
@@ -26,6 +27,18 @@ static int find_daemon(char *path, size_t room, struct bf_error *err)
 	return 0;
 }
 
+/* Each belfryd keeps the promises to its own vGPUs only. */
+static void say_two_run(const struct talk_place *place)
+{
+	char user[BF_USER_ROOM];
+
+	if (place->is_barred)
+		fprintf(stderr,
+			"belfry: the belfryd of user %s does not admit this user: started a private one; reserved "
+			"memory, requested shares and limits do not hold between the two\n",
+			bf_user_text(place->barred_by, user, sizeof(user)));
+}
+
 int cli_reach(struct talk_place *place, struct bf_error *err)
 {
 	char daemon[PATH_MAX];
@@ -42,6 +55,8 @@ int cli_reach(struct talk_place *place, struct bf_error *err)
 		rc = keeper_check_free(err);
 	if (!rc)
 		rc = talk_start(place, daemon, err);
+	if (!rc)
+		say_two_run(place);
 	return rc ? rc : talk_connect(place, err);
 }
 

@@ -36,8 +36,7 @@ static int remove_vgpu(struct belfry *b, const char *name, const struct cli_orde
 }
 
 static const struct bf_option rm_options[] = {
-	BF_OPTION("force", 0, NULL,
-		  "end the programs that run on it; without this it is refused if there are any",
+	BF_OPTION("force", 0, NULL, "end the programs that run on it (default: refuse if there are any)",
 		  bf_take_flag, struct cli_order_args, is_forced),
 	{ .also = cli_order_options },
 	BF_OPTIONS_END,
@@ -50,8 +49,8 @@ int cli_rm(int argc, char **argv)
 			.name = "rm",
 			.about = "usage: belfry rm [--force] [-v] [--json] NAME...\n"
 				 "\n"
-				 "Remove vGPU NAME, or several. Its reserved memory and its requested share are free\n"
-				 "again.\n",
+				 "Remove vGPU NAME, or several. Reserved memory and requested shares become free. A vGPU of\n"
+				 "belfryd.conf(5) is created again by the next belfry reload.\n",
 			.options = rm_options,
 			.least = 1,
 			.most = -1,

@@ -38,14 +38,15 @@ static void default_name(struct protocol_request *request, const char *program)
 }
 
 static const struct bf_option options[] = {
-	BF_OPTION("name", 0, "NAME", "what to call its own vGPU (PROGRAM-PID)", cli_take_name, struct run,
+	BF_OPTION("name", 0, "NAME", "name of the new vGPU (default: PROGRAM-PID)", cli_take_name, struct run,
 		  name),
 	BF_OPTIONS_OF(cli_vgpu_options, struct run, vgpu),
-	BF_OPTION("no-lease", 0, NULL, "in a shared domain: on all SMs, whatever its --sm is", bf_take_flag,
+	BF_OPTION("no-lease", 0, NULL, "in a shared domain: use all SMs, whatever --sm says", bf_take_flag,
 		  struct run, has_no_lease),
 	BF_OPTION("probes", 0, NULL, "let belfry probe insert probes into its GPU kernels", bf_take_flag,
 		  struct run, has_probes),
-	BF_OPTION("log", 0, "LEVEL", "error, warn, info or debug (warn)", bf_take_log, struct run, log_level),
+	BF_OPTION("log", 0, "LEVEL", "error, warn, info or debug (default: warn)", bf_take_log, struct run,
+		  log_level),
 	BF_OPTIONS_END,
 };
 static const struct bf_command command = {
@@ -54,8 +55,8 @@ static const struct bf_command command = {
 		"usage: belfry run NAME -- PROGRAM [ARG...]\n"
 		"       belfry run [OPTION...] [--] PROGRAM [ARG...]\n"
 		"\n"
-		"Run PROGRAM, and everything it starts, on virtual GPU NAME, or on one of its own that ends with\n"
-		"it. Ends when PROGRAM does.\n",
+		"Run PROGRAM, and all processes that it starts, on vGPU NAME. Without NAME, create a vGPU for\n"
+		"PROGRAM, and remove it when PROGRAM ends.\n",
 	.options = options,
 	.after = "Exit status: the program's own; 128+N if signal N ended it; 127 not found, 126 not\n"
 		 "executable; 1 if Belfry failed; 2 for wrong usage.\n",

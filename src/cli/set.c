@@ -9,18 +9,19 @@ struct set {
 #define SET_WORD(name, value, help) BF_OPTION(name, 0, value, help, cli_take_word, struct set, words)
 
 static const struct bf_option options[] = {
-	SET_WORD("mem", "SIZE", "memory limit, which is also reserved, such as 8G; not less than is in use"),
+	SET_WORD("mem", "SIZE", "memory limit, such as 8G, which is also reserved; at least what is in use"),
 	SET_WORD("time", "REQ:LIMIT", "requested share and limit of the GPU's time, in percent"),
 	SET_WORD("class", "CLASS", "latency or throughput"),
-	SET_WORD("objective", "PN=TIME", "for class latency, such as p99=2ms; none takes it away"),
+	SET_WORD("objective", "PN=TIME",
+		 "latency objective, for class latency, such as p99=2ms; none removes it"),
 	SET_WORD("domain", "NAME", "vGPUs of one domain hold the token together"),
 	SET_WORD("sm", "REQ:LIMIT",
-		 "run side by side with the domain, on so many of the SMs, in percent;\n"
-		 "none takes it away"),
-	SET_WORD("timeslice", "TIME", "how long its turn on the GPU is, such as 200us"),
-	SET_WORD("interleave", "LEVEL", "how often its turn comes among others: low, medium or high"),
-	SET_WORD("public", "[=yes|no]", "whether others may run programs on it"),
-	BF_OPTION("json", 0, NULL, "tell how long it took, as JSON", bf_take_flag, struct set, is_json),
+		 "requested and largest part of the SMs, in percent: the programs of the\n"
+		 "domain run side by side; none removes it"),
+	SET_WORD("timeslice", "TIME", "hardware timeslice, such as 200us"),
+	SET_WORD("interleave", "LEVEL", "hardware interleave level: low, medium or high"),
+	SET_WORD("public", "[=yes|no]", "whether other users may run programs on it"),
+	BF_OPTION("json", 0, NULL, "print how long it took, as JSON", bf_take_flag, struct set, is_json),
 	BF_OPTIONS_END,
 };
 static const struct bf_command command = {

@@ -19,9 +19,9 @@ struct request {
 static const struct bf_option options[] = {
 	BF_OPTION("soft", 0, "CONFIG",
 		  "gpus=N,sms=N,mem=SIZE,rate=N,pace=on|off,cores=N,linger=SECONDS,name=NAME\n"
-		  "what is left out: gpus=1,sms=16,mem=4G,rate=20M,pace=on,cores=all,linger=10,name=default",
+		  "(default: gpus=1,sms=16,mem=4G,rate=20M,pace=on,cores=0,linger=10,name=default)",
 		  cli_take_soft, struct request, gpu),
-	BF_OPTION("json", 0, NULL, "as data", bf_take_flag, struct request, is_json),
+	BF_OPTION("json", 0, NULL, "print JSON", bf_take_flag, struct request, is_json),
 	BF_OPTIONS_END,
 };
 static const struct bf_command command = {
@@ -32,10 +32,10 @@ static const struct bf_command command = {
 		"       belfry soft status [--soft name=NAME] [--json]\n"
 		"       belfry soft stop [--soft name=NAME]\n"
 		"\n"
-		"The software GPU: a GPU made of nothing but this machine's processor. It starts when the first\n"
-		"program needs it and ends when nobody has used it for a while. `run` puts PROGRAM straight on it,\n"
-		"without a vGPU; `belfry run --gpu soft` is how to run one with. `env` starts it and prints the\n"
-		"environment in which programs find it.\n",
+		"The software GPU computes on the CPUs of this machine. It starts when the first program needs it,\n"
+		"and ends when it was not used for a while. `run` runs PROGRAM directly on it, without a vGPU;\n"
+		"`belfry run --gpu soft` runs it on a vGPU. `env` starts it and prints the environment for\n"
+		"programs. `status` shows it, and `stop` ends it.\n",
 	.options = options,
 	.most = -1,
 	.stops_at_argument = true,

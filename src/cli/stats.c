@@ -10,7 +10,7 @@ static const struct bf_command command = {
 	.name = "stats",
 	.about = "usage: belfry stats [--json] [NAME]\n"
 		 "\n"
-		 "Everything Belfry has counted, of all virtual GPUs or of one.\n",
+		 "Print all counters, of all vGPUs or of vGPU NAME.\n",
 	.options = cli_json_options,
 	.most = 1,
 	.wrong_count = "give the name of one vGPU",

@@ -13,8 +13,8 @@ int cli_stop(int argc, char **argv)
 			.name = "stop",
 			.about = "usage: belfry stop [-v] [--json] NAME\n"
 				 "\n"
-				 "Stop everything vGPU NAME runs on the GPU, in the middle of a kernel if need be. Nothing is\n"
-				 "lost: belfry resume NAME goes on where it stopped.\n",
+				 "Stop the work of vGPU NAME on the GPU, also in the middle of a kernel. Nothing is lost:\n"
+				 "belfry resume NAME continues it.\n",
 			.options = cli_order_options,
 			.least = 1,
 			.most = 1,
@@ -40,7 +40,7 @@ int cli_resume(int argc, char **argv)
 			.name = "resume",
 			.about = "usage: belfry resume [-v] [--json] NAME\n"
 				 "\n"
-				 "Let vGPU NAME run again after belfry stop. A hold stays: belfry open ends both.\n",
+				 "Resume the work of vGPU NAME after belfry stop. A hold stays: belfry open ends both.\n",
 			.options = cli_order_options,
 			.least = 1,
 			.most = 1,

@@ -288,10 +288,11 @@ static int take_count(void *member, const struct bf_option *option, const char *
 }
 
 static const struct bf_option options[] = {
-	BF_OPTION("delay", 'd', "SECONDS", "between two looks (1)", take_delay, struct top, delay_us),
+	BF_OPTION("delay", 'd', "SECONDS", "time between two updates (default: 1)", take_delay, struct top,
+		  delay_us),
 	BF_OPTION("count", 'n', "COUNT",
-		  "how many looks (to a terminal as many as you like, otherwise 1); 0: without end",
-		  take_count, struct top, count),
+		  "number of updates; 0: no limit (default: 0 on a terminal, otherwise 1)", take_count,
+		  struct top, count),
 	BF_OPTIONS_END,
 };
 static const struct bf_command command = {
@@ -299,9 +300,9 @@ static const struct bf_command command = {
 	.about =
 		"usage: belfry top [-d SECONDS] [-n COUNT]\n"
 		"\n"
-		"Watch the virtual GPUs: the share of the GPU's time each has had since the last look, and which\n"
-		"vGPU it waits for. In a bar, | is the requested share and ! the limit. On a terminal,\n"
-		"up, down, page up, page down, home and end select and scroll, h lists the keys, and q quits.\n",
+		"Show the vGPUs: the share of the GPU's time that each had since the last update, and which vGPU\n"
+		"it waits for. In a bar, | is the requested share and ! the limit. On a terminal, up, down, page\n"
+		"up, page down, home and end select and scroll, h lists the keys, and q quits.\n",
 	.options = options,
 };
 

@@ -16,21 +16,19 @@ struct trace {
 };
 
 static const struct bf_option options[] = {
-	BF_OPTION("output", 'o', "FILE", "where to (belfry-trace.json); - is standard output", cli_take_file,
-		  struct trace, path),
-	BF_OPTION("gpu", 0, "GPU", "which GPU: a number, soft or soft:N (the only one there is)",
-		  cli_take_gpu, struct trace, which),
-	BF_OPTION("soft", 0, "CONFIG", "which software GPU, by name=NAME", cli_take_soft, struct trace,
-		  which),
+	BF_OPTION("output", 'o', "FILE", "output file; - is standard output (default: belfry-trace.json)",
+		  cli_take_file, struct trace, path),
+	BF_OPTION("gpu", 0, "GPU", "the GPU: a number, soft or soft:N (default: the only one)", cli_take_gpu,
+		  struct trace, which),
+	BF_OPTION("soft", 0, "CONFIG", "the software GPU, by name=NAME", cli_take_soft, struct trace, which),
 	BF_OPTIONS_END,
 };
 static const struct bf_command command = {
 	.name = "trace",
-	.about =
-		"usage: belfry trace [-o FILE] [--gpu GPU]\n"
-		"\n"
-		"Write what happened on a GPU lately, who had it and who waited, to a file that ui.perfetto.dev\n"
-		"and chrome://tracing open.\n",
+	.about = "usage: belfry trace [-o FILE] [--gpu GPU]\n"
+		 "\n"
+		 "Write the last seconds of a GPU, which vGPU had it and which waited, to a file that\n"
+		 "ui.perfetto.dev and chrome://tracing open.\n",
 	.options = options,
 };
 

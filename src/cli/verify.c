@@ -86,29 +86,29 @@ static int take_buffer(void *member, const struct bf_option *option, const char 
 #define RUN_WORD(name, value, help) BF_OPTION(name, 0, value, help, take_word, struct verify, place)
 
 static const struct bf_option options[] = {
-	BF_OPTION("runs", 0, "N", "shared runs (2)", take_runs, struct verify, runs),
-	BF_OPTION("seed", 0, "N", "of the first shared run; the next one has N+1 (random)", take_seed,
-		  struct verify, seed),
+	BF_OPTION("runs", 0, "N", "number of shared runs (default: 2)", take_runs, struct verify, runs),
+	BF_OPTION("seed", 0, "N", "seed of the first shared run; the next one has N+1 (default: random)",
+		  take_seed, struct verify, seed),
 	BF_OPTION("buffer", 0, "NAME",
-		  "compare this global variable of a module too, as it is at the end;\n"
+		  "also compare this global variable of a module, at the end of the program;\n"
 		  "may be given several times",
 		  take_buffer, struct verify, buffers),
-	BF_OPTION("keep", 0, "FOLDER", "keep the traces and the program's output there", cli_take_file,
-		  struct verify, keep),
+	BF_OPTION("keep", 0, "FOLDER", "keep the traces and the program's output in this folder",
+		  cli_take_file, struct verify, keep),
 	BF_OPTION("json", 0, NULL, "print JSON", bf_take_flag, struct verify, is_json),
-	BF_OPTION("direct", 0, NULL, "run without vGPUs and belfryd, straight on the GPU", bf_take_flag,
+	BF_OPTION("direct", 0, NULL, "run directly on the GPU, without vGPUs and belfryd", bf_take_flag,
 		  struct verify, place.is_direct),
-	RUN_WORD("mem", "SIZE", "as belfry run has it, as are those below"),
-	RUN_WORD("time", "REQ:LIMIT", "share and limit of the GPU's time"),
+	RUN_WORD("mem", "SIZE", "memory limit; this and the following options are as for belfry run"),
+	RUN_WORD("time", "REQ:LIMIT", "requested share and limit of the GPU's time, in percent"),
 	RUN_WORD("class", "CLASS", "latency or throughput"),
-	RUN_WORD("domain", "NAME", "the domain, also of the neighbours"),
-	RUN_WORD("sm", "REQ:LIMIT", "SMs of the domain, in percent"),
+	RUN_WORD("domain", "NAME", "the domain, of the program and of its neighbours"),
+	RUN_WORD("sm", "REQ:LIMIT", "requested and largest part of the SMs, in percent"),
 	RUN_WORD("gpu", "GPU", "N for /dev/nvidiaN, soft or soft:N for the software GPU"),
-	RUN_WORD("soft", "CONFIG", "the software GPU, such as sms=16,mem=4G"),
-	RUN_WORD("any-driver", NULL, "take the nearest known layout of the driver"),
+	RUN_WORD("soft", "CONFIG", "use the software GPU, such as sms=16,mem=4G"),
+	RUN_WORD("any-driver", NULL, "accept an unknown driver series, and use the nearest known layout"),
 	BF_OPTION("control", 0, "ERROR",
 		  "make an error in the shared runs, which must be found: sms (the program\n"
-		  "is told half of the SMs) or split (a kernel is launched in two halves)",
+		  "sees half of the SMs) or split (a kernel is launched in two halves)",
 		  take_control, struct verify, control),
 	BF_OPTION("inside", 0, NULL, NULL, bf_take_flag, struct verify, is_inside),
 	BF_OPTION("load", 0, NULL, NULL, bf_take_flag, struct verify, is_load),
@@ -116,12 +116,12 @@ static const struct bf_option options[] = {
 };
 static const struct bf_command command = {
 	.name = "verify",
-	.about =
-		"usage: belfry verify [OPTION...] [--] PROGRAM [ARG...]\n"
-		"       belfry verify [OPTION...] NAME -- PROGRAM [ARG...]\n"
-		"\n"
-		"Run PROGRAM twice alone, and then shared: on other SMs at every launch, beside other programs.\n"
-		"Compare what it launched and what it copied to the host, and report the first difference.\n",
+	.about = "usage: belfry verify [OPTION...] [--] PROGRAM [ARG...]\n"
+		 "       belfry verify [OPTION...] NAME -- PROGRAM [ARG...]\n"
+		 "\n"
+		 "Run PROGRAM twice alone, and then shared: on other SMs at every launch, and beside other\n"
+		 "programs. Compare what it launched and what it copied to the host, and print the first\n"
+		 "difference.\n",
 	.options = options,
 	.after = "Exit status: 0 all runs did the same; 1 sharing changed it; 3 the program differs from\n"
 		 "itself; 4 it could not be verified; 2 for wrong usage.\n",

@@ -167,7 +167,7 @@ static int fail_absent(const struct talk_way *way, const char *name, struct bf_e
 
 	if (rc || !place.is_private || !name)
 		return -ECONNREFUSED; /* talk_by() has set err */
-	return talk_fail_unknown(name, err);
+	return talk_fail_unknown(&place, name, err);
 }
 
 /* The reply of belfryd itself, and empty lists. json-c aborts if a list is NULL, so memory is checked. */

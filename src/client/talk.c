@@ -84,10 +84,11 @@ bool talk_is_absent(int rc)
 }
 
 /* A belfryd whose backlog stays full is running. */
-static bool system_answers(uint64_t until_ns)
+static bool system_answers(struct talk_place *place, uint64_t until_ns)
 {
 	cleanup_close int sock = socket_connect(system_path, until_ns);
 
+	place->is_barred = talk_is_barred(system_path, sock, &place->barred_by);
 	return sock >= 0 || sock == -ETIMEDOUT;
 }
 
@@ -112,7 +113,7 @@ static int find(struct talk_place *place, const char *socket, uint64_t until_ns,
 		return set_path(place, "socket", socket, err);
 	if (given && *given)
 		return set_path(place, "BELFRY_SOCKET", given, err);
-	if ((!folder || !*folder) && system_answers(until_ns))
+	if ((!folder || !*folder) && system_answers(place, until_ns))
 		return set_path(place, "socket", system_path, err);
 	rc = bf_runtime_folder(above, sizeof(above), err);
 	if (rc)
@@ -157,6 +158,10 @@ static int check_peer(const struct talk_place *place, int sock, struct bf_error 
 /* A private belfryd is started on demand by the commands that need it. */
 static int fail_absent(const struct talk_place *place, int why, struct bf_error *err)
 {
+	if (place->is_barred)
+		return bf_fail(err, why,
+			       "no belfryd of this user runs, and the system's, of user %u, " TALK_BARRED,
+			       place->barred_by);
 	if (place->is_private)
 		return bf_fail(err, why, "no belfryd runs; belfry create and belfry run start one");
 	return bf_fail(
@@ -168,10 +173,13 @@ static int fail_absent(const struct talk_place *place, int why, struct bf_error 
 static int connect_until(const struct talk_place *place, uint64_t until_ns, struct bf_error *err)
 {
 	cleanup_close int sock = socket_connect(place->path, until_ns);
+	uid_t by;
 	int rc;
 
 	if (talk_is_absent(sock))
 		return fail_absent(place, -sock, err);
+	if (talk_is_barred(place->path, sock, &by))
+		return bf_fail(err, EACCES, "%s: its belfryd, of user %u, " TALK_BARRED, place->path, by);
 	if (sock < 0)
 		return bf_fail(err, -sock, "%s: cannot be reached: %s", place->path, strerror(-sock));
 	rc = check_peer(place, sock, err);
@@ -304,8 +312,14 @@ int talk_give_listener(int sock, const struct protocol_attached *attached, int l
 	return exchange(sock, attached, sizeof(*attached), listener, reply, NULL, err);
 }
 
-int talk_fail_unknown(const char *name, struct bf_error *err)
+int talk_fail_unknown(const struct talk_place *place, const char *name, struct bf_error *err)
 {
+	if (place->is_barred)
+		return bf_fail(
+			err, ENOENT,
+			"%s: no vGPU of this name, as no belfryd of this user runs, and the system's, of user "
+			"%u, " TALK_BARRED,
+			name, place->barred_by);
 	return bf_fail(err, ENOENT,
 		       "%s: no vGPU of this name, as no belfryd runs; belfry create and belfry run start one",
 		       name);
@@ -322,7 +336,7 @@ static int ask_place(const struct talk_place *place, const struct protocol_reque
 	if (!talk_is_absent(sock))
 		return sock;
 	if (place->is_private && request->name[0] && request->op != PROTOCOL_CREATE)
-		return talk_fail_unknown(request->name, err);
+		return talk_fail_unknown(place, request->name, err);
 	if (err)
 		err->code = ECONNREFUSED;
 	return -ECONNREFUSED;

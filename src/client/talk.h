@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "client/protocol.h"
 
@@ -12,7 +13,15 @@
 struct talk_place {
 	char path[108];
 	bool is_private; /* if it does not run, one may be started */
+	bool is_barred;	 /* the system's belfryd runs, but does not admit this user */
+	uid_t barred_by; /* the user of that belfryd */
 };
+/* barred.c: whether connect() has failed with `rc` because the belfryd at `path` does not admit this user. *by: the user
+ * of that belfryd. */
+bool talk_is_barred(const char *path, int rc, uid_t *by);
+/* What its administrator can do; follows "of user UID". */
+#define TALK_BARRED \
+	"does not admit this user; set access = group NAME or access = everyone in its belfryd.conf(5)"
 int talk_find(struct talk_place *place, struct bf_error *err);
 /* Start a private belfryd there if none answers; it exits when it has nothing to do. `daemon` is the path of belfryd.
  * Several processes may do this at the same time. */
@@ -47,7 +56,7 @@ int talk_find_way(const struct talk_way *way, struct talk_place *place, struct b
 int talk_by(const struct talk_way *way, const struct protocol_request *request, struct protocol_reply *reply,
 	    char **body, struct bf_error *err);
 /* -ENOENT: no private belfryd runs, so the vGPU does not exist. */
-int talk_fail_unknown(const char *name, struct bf_error *err);
+int talk_fail_unknown(const struct talk_place *place, const char *name, struct bf_error *err);
 /* talk_by() with the defaults. */
 int talk_once(const struct protocol_request *request, struct protocol_reply *reply, char **body,
 	      struct bf_error *err);

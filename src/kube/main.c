@@ -27,16 +27,18 @@ struct options {
 };
 
 static const struct bf_option table[] = {
-	BF_OPTION("folder", 0, "DIR", "the kubelet's folder (/var/lib/kubelet/device-plugins)", bf_take_text,
-		  struct options, plugin.folder),
-	BF_OPTION("marks", 0, "DIR", "the folder of marks (" ATTACH_MARKS ")", bf_take_text, struct options,
-		  plugin.marks),
-	BF_OPTION("socket", 0, "PATH", "belfryd's socket", bf_take_text, struct options, socket),
-	BF_OPTION("slots", 0, "N", "containers on a vGPU at a time (1)", bf_take_text, struct options, slots),
+	BF_OPTION("folder", 0, "DIR", "the kubelet's folder (default: /var/lib/kubelet/device-plugins)",
+		  bf_take_text, struct options, plugin.folder),
+	BF_OPTION("marks", 0, "DIR", "the folder of marks (default: " ATTACH_MARKS ")", bf_take_text,
+		  struct options, plugin.marks),
+	BF_OPTION("socket", 0, "PATH", "the socket of belfryd (default: BELFRY_SOCKET, or the system's)",
+		  bf_take_text, struct options, socket),
+	BF_OPTION("slots", 0, "N", "containers on a vGPU at a time (default: 1)", bf_take_text,
+		  struct options, slots),
 	BF_OPTION("time-limit", 0, NULL, "time-percent is a limit too: no container uses free time",
 		  bf_take_flag, struct options, plugin.offer.has_time_limit),
-	BF_OPTION("log", 0, "LEVEL", "error, warn, info (default) or debug", bf_take_log, struct options,
-		  log_level),
+	BF_OPTION("log", 0, "LEVEL", "error, warn, info or debug (default: info)", bf_take_log,
+		  struct options, log_level),
 	BF_OPTION("version", 0, NULL, "print the version", bf_take_flag, struct options, wants_version),
 	BF_OPTIONS_END,
 };
@@ -45,9 +47,9 @@ static const struct bf_command command = {
 	.about =
 		"usage: belfry-device-plugin [--folder DIR] [--slots N] [--time-limit]\n"
 		"\n"
-		"Offers the virtual GPUs of this node to Kubernetes: belfry.dev/vgpu-NAME for each vGPU of root,\n"
-		"and belfry.dev/memory-gib and belfry.dev/time-percent for parts of its GPUs. Containers that ask\n"
-		"for them must have a runtime class with belfry-oci. See belfry-device-plugin(8).\n",
+		"Offer the vGPUs of this node to Kubernetes: belfry.dev/vgpu-NAME for each vGPU of root, and\n"
+		" belfry.dev/memory-gib and belfry.dev/time-percent for parts of its GPUs. Containers that ask for\n"
+		"them must have a runtime class with belfry-oci. See belfry-device-plugin(8).\n",
 	.options = table,
 };
 

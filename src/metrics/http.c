@@ -15,18 +15,22 @@
 #include "metrics/metrics.h"
 
 /* A connection is for one request. Its client has DEADLINE_S to send the whole request, and again to take the whole
- * answer: a client that sends a byte now and then does not keep one of the few connections. */
-enum { CONNECTIONS_MAX = 16, DEADLINE_S = 5 };
+ * answer: a client that sends a byte now and then does not keep one of the few connections. While only FREE_LEAST of
+ * them are free, a new connection ends the oldest one, so that many idle connections do not delay a scrape. */
+enum { CONNECTIONS_MAX = 64, FREE_LEAST = 8, DEADLINE_S = 5 };
 #define S_NS 1000000000ull
 
 struct connection {
 	int fd;		   /* -1: not in use */
 	uint64_t until_ns; /* 0: it was shut down */
+	uint64_t number;   /* in the order in which they began */
+	bool is_answered;
 };
 
 struct http {
 	struct MHD_Daemon *daemon;
-	bool has_closed; /* a connection, since MHD_run was called */
+	bool has_closed;  /* a connection, since MHD_run was called */
+	uint64_t started; /* connections so far */
 	struct connection connections[CONNECTIONS_MAX];
 };
 
@@ -90,9 +94,43 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
 	if (strcmp(url, "/metrics"))
 		return answer(connection, MHD_HTTP_NOT_FOUND, not_found, MHD_RESPMEM_PERSISTENT);
 	result = answer_metrics(context, connection);
-	if (own)
+	if (own) {
 		own->until_ns = bf_now_ns() + DEADLINE_S * S_NS;
+		own->is_answered = true;
+	}
 	return result;
+}
+
+/* MHD reads the end of the stream, and closes the connection. */
+static void end_connection(struct connection *connection)
+{
+	shutdown(connection->fd, SHUT_RDWR);
+	connection->until_ns = 0;
+}
+
+/* Whether `a` is to be ended before `b`. */
+static bool is_before(const struct connection *a, const struct connection *b)
+{
+	return a->is_answered != b->is_answered ? !a->is_answered : a->number < b->number;
+}
+
+/* Keep some connections free: a client that sends its request at once is answered at once. */
+static void make_room(struct http *http)
+{
+	struct connection *oldest = NULL;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < CONNECTIONS_MAX; i++) {
+		struct connection *each = &http->connections[i];
+
+		if (!each->until_ns)
+			continue;
+		count++;
+		if (!oldest || is_before(each, oldest))
+			oldest = each;
+	}
+	if (oldest && count > CONNECTIONS_MAX - FREE_LEAST)
+		end_connection(oldest);
 }
 
 /* MHD calls this before it closes the descriptor. */
@@ -114,14 +152,16 @@ static void connection_changed(void *context, struct MHD_Connection *connection,
 		own = &http->connections[i];
 		if (own->fd >= 0)
 			continue;
-		*own = (struct connection){ info->connect_fd, bf_now_ns() + DEADLINE_S * S_NS };
+		*own = (struct connection){ .fd = info->connect_fd,
+					    .until_ns = bf_now_ns() + DEADLINE_S * S_NS,
+					    .number = http->started++ };
 		*socket_context = own;
+		make_room(http);
 		return;
 	}
 }
 
-/* Shut down the connections whose time is over: MHD reads the end of the stream and closes them. Returns how long to wait
- * for the next one, in ms; -1: without end. */
+/* End the connections whose time is over. Returns how long to wait for the next one, in ms; -1: without end. */
 static int end_late(struct http *http)
 {
 	uint64_t now_ns = bf_now_ns(), next_ns = UINT64_MAX;
@@ -131,12 +171,10 @@ static int end_late(struct http *http)
 
 		if (!each->until_ns)
 			continue;
-		if (each->until_ns <= now_ns) {
-			shutdown(each->fd, SHUT_RDWR);
-			each->until_ns = 0;
-		} else {
+		if (each->until_ns <= now_ns)
+			end_connection(each);
+		else
 			next_ns = bf_min(next_ns, each->until_ns);
-		}
 	}
 	return next_ns == UINT64_MAX ? -1 : (int)((next_ns - now_ns) / 1000000 + 1);
 }

@@ -12,8 +12,8 @@ struct options {
 };
 
 static const struct bf_option options[] = {
-	BF_OPTION("listen", 0, "ADDRESS:PORT", "where to listen (127.0.0.1:9835)", bf_take_text,
-		  struct options, listen_at),
+	BF_OPTION("listen", 0, "ADDRESS:PORT", "the address to listen on (default: 127.0.0.1:9835)",
+		  bf_take_text, struct options, listen_at),
 	BF_OPTION("public", 0, NULL, "allow an address that other machines can reach", bf_take_flag,
 		  struct options, is_public),
 	BF_OPTION("version", 0, NULL, "print the version", bf_take_flag, struct options, wants_version),
@@ -23,8 +23,7 @@ static const struct bf_command command = {
 	.name = "belfry-metrics",
 	.about = "usage: belfry-metrics [--listen ADDRESS:PORT] [--public]\n"
 		 "\n"
-		 "Answers GET /metrics for Prometheus with what belfryd reports. Listens on 127.0.0.1:9835;\n"
-		 "on an address that others can reach only with --public. See belfry-metrics(1).\n",
+		 "Answer GET /metrics for Prometheus with the report of belfryd. See belfry-metrics(1).\n",
 	.options = options,
 };
 

@@ -226,10 +226,12 @@ static int read_drop_ins(struct config *config, const char *path, struct bf_erro
 int config_read(struct config *config, const char *path, struct bf_error *err)
 {
 	const char *file = path ? path : CONFIG_DEFAULT;
-	int rc = read_file(config, file, err);
+	struct bf_error why = { 0 };
+	int rc = read_file(config, file, &why);
 
+	/* The default file may be missing. That is no error, and leaves none in *err. */
 	if (rc && (path || rc != -ENOENT))
-		return rc;
+		return bf_fail(err, -rc, "%s", why.text);
 	rc = read_drop_ins(config, file, err);
 	return rc ? rc : config_check(config, err);
 }

@@ -47,6 +47,7 @@ struct config_quota {
 	uint64_t mem_bytes; /* 0: no quota */
 	bool has_time, has_vgpus;
 	uint32_t request_ppm, vgpus;
+	unsigned file, line; /* where it was last mentioned: config.files */
 };
 
 /* [events]: the command that is run for events. */
@@ -114,6 +115,11 @@ int config_check_events(const struct config *config, struct bf_error *err);
 int config_check_accounting(const struct config *config, struct bf_error *err);
 int config_check_gpus(const struct config *config, const struct protocol_gpu *there, unsigned count,
 		      struct bf_error *err);
+/* Whether the GPUs of the configuration are there and served, for --check only: `there` are the GPUs of the machine, and
+ * `soft_count` that of the software GPU. A machine without any NVIDIA GPU may be one whose driver is loaded later, so
+ * `warning` gets a line for each of its GPUs; empty: there is none. */
+int config_check_served(const struct config *config, const struct protocol_gpu *there, unsigned count,
+			unsigned soft_count, char *warning, size_t room, struct bf_error *err);
 /* Put "FILE:LINE: " before an error. */
 int config_fail_at(const struct config *config, unsigned file, unsigned line, const struct bf_error *why,
 		   struct bf_error *err);

@@ -1,4 +1,4 @@
-/* Checks the configuration against this machine: the accounting file, and the numbers of NVIDIA GPUs. */
+/* Checks the configuration against this machine: the accounting file, and the numbers of GPUs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -103,4 +103,89 @@ int config_check_gpus(const struct config *config, const struct protocol_gpu *th
 		return config_fail_at(config, vgpu->file, vgpu->line, &why, err);
 	}
 	return 0;
+}
+
+struct served {
+	const struct config *config;
+	const struct protocol_gpu *there;
+	unsigned count, soft_count;
+	char *warning;
+	size_t room;
+};
+
+static void warn(const struct served *served, unsigned file, unsigned line, const char *what)
+{
+	size_t used = strlen(served->warning);
+	struct bf_error why = { 0 }, at = { 0 };
+
+	bf_fail(&why, ENODEV, "%s", what);
+	if (line)
+		config_fail_at(served->config, file, line, &why, &at);
+	snprintf(served->warning + used, served->room - used, "%s%.240s", used ? "\n" : "",
+		 line ? at.text : what);
+}
+
+/* One GPU that the configuration names in that line; line 0: the command line. `what` begins the message. */
+static int check_there(const struct served *served, const char *what, const struct protocol_gpu *gpu,
+		       unsigned file, unsigned line, struct bf_error *err)
+{
+	struct bf_error why = { 0 };
+
+	if (gpu->kind == PROTOCOL_GPU_NV && !has_nv(served->there, served->count)) {
+		bf_fail(&why, ENODEV, "%s: there is no /dev/nvidia%u now, nor any other NVIDIA GPU", what,
+			gpu->index);
+		warn(served, file, line, why.text);
+		return 0;
+	}
+	if (gpu->kind != PROTOCOL_GPU_SOFT || gpu->folder[0] || gpu->index < served->soft_count)
+		return 0;
+	bf_fail(&why, ENODEV, "%s: there is no soft:%u; the software GPU has %u GPU%s", what, gpu->index,
+		served->soft_count, served->soft_count == 1 ? "" : "s");
+	return line ? config_fail_at(served->config, file, line, &why, err)
+		    : bf_fail(err, ENODEV, "%s", why.text);
+}
+
+static bool is_served(const struct served *served, const struct protocol_gpu *gpu)
+{
+	const struct config *config = served->config;
+	const struct protocol_gpu *gpus = config->is_all ? served->there : config->gpus;
+	unsigned count = config->is_all ? served->count : config->gpu_count;
+
+	for (unsigned i = 0; i < count; i++)
+		if (gpus[i].kind == gpu->kind && gpus[i].index == gpu->index)
+			return true;
+	return false;
+}
+
+static int check_vgpu(const struct served *served, const struct config_vgpu *vgpu, struct bf_error *err)
+{
+	struct bf_error why = { 0 };
+	char what[SPEC_NAME_MAX + 24], name[16];
+	int rc;
+
+	if (vgpu->gpu.kind == PROTOCOL_GPU_ANY)
+		return 0;
+	snprintf(what, sizeof(what), "vgpu '%s': gpu", vgpu->name);
+	rc = check_there(served, what, &vgpu->gpu, vgpu->file, vgpu->line, err);
+	if (rc || vgpu->gpu.folder[0] || is_served(served, &vgpu->gpu) ||
+	    (served->config->is_all && vgpu->gpu.kind == PROTOCOL_GPU_NV))
+		return rc;
+	bf_fail(&why, ENODEV, "%s %s is not served; add it to gpus in the section [server]", what,
+		protocol_gpu_name(&vgpu->gpu, name, sizeof(name)));
+	return config_fail_at(served->config, vgpu->file, vgpu->line, &why, err);
+}
+
+int config_check_served(const struct config *config, const struct protocol_gpu *there, unsigned count,
+			unsigned soft_count, char *warning, size_t room, struct bf_error *err)
+{
+	const struct served served = { config, there, count, soft_count, warning, room };
+	int rc = 0;
+
+	warning[0] = 0;
+	for (unsigned i = 0; !rc && !config->is_all && i < config->gpu_count; i++)
+		rc = check_there(&served, config->gpus_line ? "gpus" : "--gpu", &config->gpus[i],
+				 config->gpus_file, config->gpus_line, err);
+	for (size_t i = 0; !rc && i < config->vgpu_count; i++)
+		rc = check_vgpu(&served, &config->vgpus[i], err);
+	return rc;
 }

@@ -346,20 +346,21 @@ static int open_vgpu(struct config_reader *reader, const char *name, struct bf_e
 	return 0;
 }
 
-static int open_user(struct config_reader *reader, const char *name, struct bf_error *err)
+/* The index of the quota; quota_count: there is none. */
+static size_t find_quota(const struct config *config, bool is_of_all, uid_t uid)
 {
-	struct config *config = reader->config;
-	bool is_of_all = !strcmp(name, "*");
-	struct config_quota *more;
-	uint32_t uid = 0;
-	int rc = is_of_all ? 0 : config_parse_id(config, "user", name, false, &uid, err);
+	size_t at = 0;
 
-	if (rc)
-		return rc;
-	for (reader->quota = 0; reader->quota < config->quota_count; reader->quota++)
-		if (config->quotas[reader->quota].is_of_all == is_of_all &&
-		    config->quotas[reader->quota].uid == uid)
-			return 0;
+	while (at < config->quota_count &&
+	       (config->quotas[at].is_of_all != is_of_all || config->quotas[at].uid != uid))
+		at++;
+	return at;
+}
+
+static int add_quota(struct config *config, const char *name, bool is_of_all, uid_t uid, struct bf_error *err)
+{
+	struct config_quota *more;
+
 	if (config->quota_count == CONFIG_VGPUS_MAX)
 		return bf_fail(err, E2BIG, "user '%s': one too many; there may be %d", name,
 			       CONFIG_VGPUS_MAX);
@@ -368,6 +369,33 @@ static int open_user(struct config_reader *reader, const char *name, struct bf_e
 		return bf_fail(err, ENOMEM, "user '%s': no memory", name);
 	config->quotas = more;
 	more[config->quota_count++] = (struct config_quota){ .uid = uid, .is_of_all = is_of_all };
+	return 0;
+}
+
+static int open_user(struct config_reader *reader, const char *name, struct bf_error *err)
+{
+	struct config *config = reader->config;
+	bool is_of_all = !strcmp(name, "*");
+	struct config_quota *quota;
+	uint32_t uid = 0;
+	int rc = is_of_all ? 0 : config_parse_id(config, "user", name, false, &uid, err);
+
+	if (rc)
+		return rc;
+	reader->quota = find_quota(config, is_of_all, uid);
+	rc = reader->quota == config->quota_count ? add_quota(config, name, is_of_all, uid, err) : 0;
+	if (rc)
+		return rc;
+	quota = &config->quotas[reader->quota];
+	/* A section of a later file overrides keys of an earlier one. Names that are not known yet all have one number
+	 * (names.h): they are compared when the configuration is read again with the numbers. */
+	if (quota->line && quota->file == config->file_count - 1 &&
+	    (!config->names || names_are_known(config->names)))
+		return bf_fail(err, EEXIST,
+			       "user '%s': a second section of this user; the first is in line %u", name,
+			       quota->line);
+	quota->file = config->file_count - 1;
+	quota->line = reader->line;
 	return 0;
 }
 
@@ -416,6 +444,17 @@ static const struct config_section sections[] = {
 	{ "events", false, NULL, take_events },	 { "vgpu", true, open_vgpu, take_vgpu },
 	{ "user", false, open_user, take_user },
 };
+_Static_assert(sizeof(sections) / sizeof(sections[0]) == CONFIG_SECTIONS, "config_reader::lines has room");
+
+/* A section without a name. A later file may have it again. */
+static int open_plain(struct config_reader *reader, size_t at, struct bf_error *err)
+{
+	if (reader->lines[at])
+		return bf_fail(err, EEXIST, "a second section [%s]; the first is in line %u",
+			       sections[at].word, reader->lines[at]);
+	reader->lines[at] = reader->line;
+	return 0;
+}
 
 int config_open_section(struct config_reader *reader, char *line, struct bf_error *err)
 {
@@ -435,7 +474,8 @@ int config_open_section(struct config_reader *reader, char *line, struct bf_erro
 		    (section->open ? !isspace((unsigned char)*rest) : *rest != 0))
 			continue;
 		reader->section = section;
-		return section->open ? section->open(reader, rest + strspn(rest, " \t"), err) : 0;
+		return section->open ? section->open(reader, rest + strspn(rest, " \t"), err)
+				     : open_plain(reader, i, err);
 	}
 	return bf_fail(
 		err, EINVAL,

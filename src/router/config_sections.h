@@ -5,6 +5,8 @@
 
 #include "router/config.h"
 
+enum { CONFIG_SECTIONS = 5 };
+
 /* The state of the parser. */
 struct config_reader {
 	struct config *config;
@@ -13,6 +15,7 @@ struct config_reader {
 	size_t quota;			      /* in [user NAME]: index in config::quotas */
 	bool is_state;
 	unsigned line;
+	unsigned lines[CONFIG_SECTIONS]; /* where the sections without a name are in this file; 0: nowhere */
 };
 
 /* `line` begins with "[". It is changed. */

@@ -76,7 +76,7 @@ static struct json_object *gpu_json(const struct router_server *server)
 
 static struct json_object *daemon_json(const struct router *router)
 {
-	const char *config = router->options.config_path;
+	const struct config *config = &router->config;
 	struct json_object *daemon = json_object_new_object();
 
 	json_add_number(daemon, "pid", getpid());
@@ -86,7 +86,7 @@ static struct json_object *daemon_json(const struct router *router)
 	json_add_bool(daemon, "is_private", router->options.is_private);
 	json_add_text(daemon, "on_daemon_death", router_carries(router) ? "carry" : "end");
 	json_add_number(daemon, "uid", geteuid());
-	json_add_text(daemon, "config", config);
+	json_add_text(daemon, "config", config->file_count ? config->files[0] : NULL);
 	json_add_text(daemon, "oci_socket", router_oci_socket(router));
 	return daemon;
 }

@@ -268,7 +268,6 @@ static int serve(struct belfryd *belfryd, const struct config *config)
 		.is_private = belfryd->is_private,
 		.any_driver = belfryd->any_driver,
 		.signal_fd = signal_fd,
-		.config_path = config->file_count ? config->files[0] : NULL,
 		.context = belfryd,
 		.read_config = read_config,
 		.list_gpus = list_gpus,
@@ -295,6 +294,15 @@ static int serve(struct belfryd *belfryd, const struct config *config)
 	return 0;
 }
 
+static void print_lines(const char *lines)
+{
+	for (const char *line = lines, *rest; *line; line = rest) {
+		rest = line + strcspn(line, "\n");
+		fprintf(stderr, "belfryd: %.*s\n", (int)(rest - line), line);
+		rest += *rest == '\n';
+	}
+}
+
 static int check(struct belfryd *belfryd, const struct config *config, struct bf_error *err)
 {
 	struct protocol_gpu gpus[CONFIG_GPUS_MAX], there[CONFIG_GPUS_MAX];
@@ -305,22 +313,24 @@ static int check(struct belfryd *belfryd, const struct config *config, struct bf
 					 .soft_mem_bytes = belfryd->soft.mem_bytes,
 					 .socket = given && *given ? given : NULL,
 					 .any_driver = belfryd->any_driver };
-	char unchecked[CONFIG_GPUS_MAX * 64];
+	char unchecked[CONFIG_GPUS_MAX * 64], warning[CONFIG_GPUS_MAX * 64];
 	int rc;
 
 	memcpy(gpus, config->is_all ? there : config->gpus, sizeof(gpus));
 	if (config->is_all)
 		options.gpu_count = there_count;
 	rc = config_check_gpus(config, there, there_count, err);
+	if (!rc)
+		rc = config_check_served(config, there, there_count, belfryd->soft.gpus, warning,
+					 sizeof(warning), err);
 	if (rc)
 		return rc;
 	rc = check_promises(config, &options, unchecked, sizeof(unchecked), err);
-	for (char *line = unchecked, *rest; !rc && *line; line = rest) {
-		rest = line + strcspn(line, "\n");
-		fprintf(stderr, "belfryd: %.*s\n", (int)(rest - line), line);
-		rest += *rest == '\n';
-	}
-	return rc;
+	if (rc)
+		return rc;
+	print_lines(warning);
+	print_lines(unchecked);
+	return 0;
 }
 
 static int fail_to_write(void)
@@ -402,21 +412,24 @@ static int take_soft(void *member, const struct bf_option *option, const char *v
 }
 
 static const struct bf_option options[] = {
-	BF_OPTION("socket", 0, "PATH", "where to listen (default: BELFRY_SOCKET, or in the runtime folder)",
-		  bf_take_text, struct belfryd, socket),
-	{ "gpu", 0, "GPU", "all, a number, soft or soft:NUMBER; again for more than one", take_gpu, 0, NULL },
-	{ "soft", 0, "CONFIG", "what the software GPU is like; see belfry-soft(1)", take_soft, 0, NULL },
-	BF_OPTION("config", 0, "FILE", "instead of " CONFIG_DEFAULT, bf_take_text, struct belfryd,
-		  config_path),
-	BF_OPTION("metrics", 0, "ADDR:PORT", "answer Prometheus there; off: nowhere", bf_take_text,
-		  struct belfryd, metrics),
-	BF_OPTION("private", 0, NULL,
-		  "start GPU servers when they are asked for, and end when there is nothing to do",
-		  bf_take_flag, struct belfryd, is_private),
-	BF_OPTION("log", 0, "LEVEL", "error, warn, info or debug", bf_take_log, struct belfryd, log_level),
-	BF_OPTION("any-driver", 0, NULL, "try drivers that Belfry was not tested with", bf_take_flag,
-		  struct belfryd, any_driver),
-	BF_OPTION("check", 0, NULL, "read the configuration, say what is wrong with it, and exit",
+	BF_OPTION("socket", 0, "PATH",
+		  "the socket to listen on (default: BELFRY_SOCKET, or in the runtime folder)", bf_take_text,
+		  struct belfryd, socket),
+	{ "gpu", 0, "GPU", "a GPU to serve: all, a number, soft or soft:N; may be given several times",
+	  take_gpu, 0, NULL },
+	{ "soft", 0, "CONFIG", "the configuration of the software GPU; see belfry-soft(1)", take_soft, 0,
+	  NULL },
+	BF_OPTION("config", 0, "FILE", "the configuration file (default: " CONFIG_DEFAULT ")", bf_take_text,
+		  struct belfryd, config_path),
+	BF_OPTION("metrics", 0, "ADDR:PORT", "serve metrics on this address, or off (default: as configured)",
+		  bf_take_text, struct belfryd, metrics),
+	BF_OPTION("private", 0, NULL, "start GPU servers on demand, and exit when idle", bf_take_flag,
+		  struct belfryd, is_private),
+	BF_OPTION("log", 0, "LEVEL", "error, warn, info or debug (default: as configured, or warn)",
+		  bf_take_log, struct belfryd, log_level),
+	BF_OPTION("any-driver", 0, NULL, "accept an unknown driver series, and use the nearest known layout",
+		  bf_take_flag, struct belfryd, any_driver),
+	BF_OPTION("check", 0, NULL, "check the configuration, print the first error or ok, and exit",
 		  bf_take_flag, struct belfryd, is_check),
 	BF_OPTION("version", 0, NULL, "print the version", bf_take_flag, struct belfryd, wants_version),
 	BF_OPTION("gpu-server", 0, "FD", NULL, bf_take_text, struct belfryd, gpu_server),
@@ -426,9 +439,9 @@ static const struct bf_option options[] = {
 };
 static const struct bf_command command = {
 	.name = "belfryd",
-	.about = "usage: belfryd [options]\n"
+	.about = "usage: belfryd [OPTION...]\n"
 		 "\n"
-		 "Serves virtual GPUs to belfry. See belfryd(8) and belfryd.conf(5).\n",
+		 "Serve virtual GPUs (vGPUs) to belfry. See belfryd(8) and belfryd.conf(5).\n",
 	.options = options,
 	.stops_at_argument = true,
 };

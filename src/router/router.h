@@ -14,8 +14,7 @@ struct router_options {
 	const char *socket;
 	bool is_private; /* starts GPU servers on demand, and exits when there is nothing to do */
 	bool any_driver;
-	int signal_fd;		 /* a signalfd of SIGTERM, SIGINT and SIGHUP, or -1 */
-	const char *config_path; /* for display; NULL: none */
+	int signal_fd; /* a signalfd of SIGTERM, SIGINT and SIGHUP, or -1 */
 	void *context;
 	/* Read the configuration, and apply the command line to it. */
 	int (*read_config)(void *context, struct config *config, struct bf_error *err);

@@ -106,7 +106,7 @@ expect 1 'nobody: no vGPU of this name' "$BELFRY" rm a nobody b c
 export BELFRY_RUNTIME_DIR="$own_folder"
 
 # Sizes, times and numbers.
-for size in -1 0 abc 5X 1e400 '' 1.5 -8G 0G 5GB5 nan 0x10 +1 '8 G'; do
+for size in -1 0 abc 5X 1e400 '' 0.5 -8G 0G 5GB5 nan 0x10 +1 '8 G'; do
 	expect 2 "size '$size'" "$BELFRY" run --mem "$size" -- true
 	expect 2 "size '$size'" "$BELFRY" set --mem "$size" somebody
 	expect 2 "size '$size'" "$BELFRY" create --mem "$size" somebody
@@ -197,6 +197,35 @@ for command in ls unload dump trace 'record -o x' 'load fair' 'ls --vgpu a' 'unl
 done
 expect 1 'no belfryd answers there' env BELFRY_SOCKET="$work/none" "$BELFRY" trace -o "$work/trace"
 expect 1 'too long' env BELFRY_SOCKET="/$(printf '%0200d' 0)" "$BELFRY" ls
+
+# The texts of --help have one style: vGPU, default values as (default: X), what --json prints, at most 100 columns.
+check_help() {
+	[ -s "$work/out" ] || fail "$* --help: nothing"
+	grep -q '^usage: ' "$work/out" || fail "$* --help: no usage"
+	{
+		awk 'length($0) > 100 && !/come with Belfry/' "$work/out"
+		grep -iE '\bvirtual GPUs?\b|\b(who|whom|nobody|somebody|tells?|lately)\b' "$work/out" | grep -v 'virtual GPUs (vGPUs)'
+		grep -E '^  --json' "$work/out" | grep -v 'print'
+		# A value in parentheses at the end is a default value.
+		grep -E '^  -.* \([^ )]+\)$' "$work/out" | grep -vE '\(required\)'
+	} >"$work/err"
+	[ ! -s "$work/err" ] || fail "$* --help: style"
+}
+"$BELFRY" --help >"$work/out"
+check_help belfry
+for command in create run ls top set explain stats events trace hold open stop resume rm policy probe reload verify soft cdi oci info \
+	'policy load' 'policy unload' 'policy ls' 'policy dump' 'policy check' 'policy new' 'policy trace' 'policy record' 'policy replay' \
+	'probe attach' 'probe detach' 'probe ls' 'probe dump' 'probe check'; do
+	# shellcheck disable=SC2086 # a command and its words
+	"$BELFRY" $command --help >"$work/out"
+	check_help "$command"
+done
+for program in "$BELFRYD" "$BELFRY_BUILD_DIR/belfry-soft" "$BELFRY_BUILD_DIR/belfry-oci-listener" \
+	"$BELFRY_BUILD_DIR/src/kube/belfry-device-plugin" "$BELFRY_BUILD_DIR/src/metrics/belfry-metrics"; do
+	[ -x "$program" ] || continue # not built
+	"$program" --help >"$work/out"
+	check_help "$program"
+done
 
 # Policies: where none is, which come with Belfry, and what is no name.
 for command in load unload ls dump check new trace record replay; do
@@ -369,6 +398,11 @@ expect 1 'the software GPU has fewer' "$BELFRY" run --gpu soft:2 -- true
 expect 1 'the software GPU has fewer' env BELFRY_GPU=soft:2 "$BELFRY" run -- true
 expect 1 'larger than the GPU' "$BELFRY" run --gpu soft --mem 257M -- true
 silent "$BELFRY" run --gpu soft --mem 256M -- true
+# A size with decimals is rounded down to whole bytes.
+silent "$BELFRY" create tenth --gpu soft --mem 0.1G
+well ' 102.40 MiB ' "$BELFRY" ls
+well '"limit": 107374182,' "$BELFRY" ls --json
+silent "$BELFRY" rm tenth
 silent env BELFRY_GPU=soft:1 "$BELFRY" run -- true
 well "soft-two" env BELFRY_SOFT=name=two,mem=64M "$BELFRY" soft env
 well '64 MiB each' "$BELFRY" soft status --soft name=two

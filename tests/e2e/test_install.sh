@@ -32,6 +32,61 @@ the_parts_are_there_and_work() {
 	status 0 "$root$prefix/bin/belfry" verify --direct --runs 1 -- "$BELFRY_BUILD_DIR/tests/e2e/verified" many 2
 }
 
+# Programs and containers that load them need glibc only, if the static libraries were there when Belfry was built.
+the_libraries_need_glibc_only() {
+	local name file others
+	if is_sanitized; then
+		echo 'with a sanitizer the libraries need more'
+		return
+	fi
+	for file in libzstd.a liblz4.a; do
+		case $("${CC:-cc}" -print-file-name=$file) in
+		/*) ;;
+		*) echo "$file is not installed: the libraries need the shared one"; return ;;
+		esac
+	done
+	for name in soft coro; do
+		file=$root$prefix/lib/belfry/$name/libcuda.so.1
+		others=$(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]$/\1/p' |
+			grep -vxE 'lib(c|m|dl|rt|pthread)\.so\.[0-9]+|ld-linux-.*' | tr '\n' ' ')
+		[ -z "$others" ] || fail "$name/libcuda.so.1 needs $others"
+		ldd "$file" | grep -qE 'zstd|lz4' && fail "$name/libcuda.so.1: $(ldd "$file")"
+	done
+}
+
+# lines_work FOLDER: the lines of docs/probes.md and belfry-probe(1) make an object of the probe of docs/probes.md, with the
+# belfry of that folder in PATH, in a folder that is no checkout.
+lines_work() {
+	local page
+	rm -rf "$work/probe"
+	mkdir "$work/probe"
+	awk '/^```/ { in_c = /^```c$/; next } in_c' "$BELFRY_SOURCE_DIR/docs/probes.md" >"$work/probe/count.bpf.c"
+	grep -E '^(clang |belfry probe check ).*count\.bpf' "$BELFRY_SOURCE_DIR/docs/probes.md" >"$work/probe/docs"
+	awk '/^\$ clang/, /^\.Ed/' "$BELFRY_SOURCE_DIR/man/belfry-probe.1" | sed '/^\.Ed/d; s/^\$ //; s/\\e$/\\/' >"$work/probe/man"
+	for page in docs man; do
+		grep -q clang "$work/probe/$page" || fail "$page has no line to compile a probe"
+		rm -f "$work/probe/count.bpf.o"
+		(cd "$work/probe" && PATH="$1:$PATH" bash -e ./"$page") >"$work/out" 2>"$work/err" || fail "the lines of $page with $1: $(cat "$work/err")"
+		[ -s "$work/probe/count.bpf.o" ] || fail "the lines of $page with $1 make no object"
+	done
+}
+probes_are_compiled_as_the_pages_say() {
+	command -v clang >/dev/null || { echo 'no clang: the lines to compile probes were not tried'; return; }
+	lines_work "$root$prefix/bin"
+	lines_work "$BELFRY_BUILD_DIR"
+}
+
+# The hook of docs/containers.md names the belfry that is in PATH, wherever it is installed.
+the_hook_of_the_page_names_what_is_installed() {
+	local path
+	sed -n "/^cat >.*belfry.json <<END/,/^END/p" "$BELFRY_SOURCE_DIR/docs/containers.md" |
+		sed "s|/etc/containers/oci/hooks.d|$work|" >"$work/hook"
+	PATH="$root$prefix/bin:$PATH" bash "$work/hook"
+	path=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["hook"]["path"])' "$work/belfry.json")
+	[ "$path" = "$root$prefix/bin/belfry" ] || fail "the hook of docs/containers.md has the path '$path'"
+	[ -x "$root$prefix/bin/belfry-oci" ] || fail "belfry-oci is not beside belfry"
+}
+
 links_lead_somewhere() {
 	python3 - "$root$prefix/share/doc/belfry" <<'END' || fail "links of the installed documents"
 import os, re, sys
@@ -84,6 +139,9 @@ two_installs_and_an_uninstall() {
 
 with_install_log first_install || { fail "meson install"; exit 1; }
 the_parts_are_there_and_work
+the_libraries_need_glibc_only
+probes_are_compiled_as_the_pages_say
+the_hook_of_the_page_names_what_is_installed
 links_lead_somewhere
 # What is not Belfry's stays.
 : >"$root$prefix/share/doc/another"

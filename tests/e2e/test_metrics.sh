@@ -121,6 +121,31 @@ status 0 "$here/exposition.py" check "$work/metrics"
 wait "$slow" || fail "slow clients: $(cat "$work/slow.err")"
 get || fail "no scrape after slow clients"
 
+# After the last program the GPU is not reported as busy.
+until_so is_value 0 BELFRY_FI_DEV_GPU_UTIL gpu=soft:1
+until_so is_value 0 BELFRY_FI_PROF_SM_ACTIVE gpu=soft:1
+until_so is_value 0 belfry_vgpu_share_ratio vgpu=train
+
+# Many idle connections, each of which may stay for 5 s, do not delay a scrape; nor does a scrape close all of them.
+status 0 timeout 100 python3 - "$port" <<'END'
+import select
+import socket
+import sys
+import time
+import urllib.request
+
+port = int(sys.argv[1])
+start = time.monotonic()
+idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
+text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=90).read()
+took = time.monotonic() - start
+assert b"belfry_build_info" in text
+assert took < 20, f"a scrape after 300 idle connections took {took:.1f} s"
+time.sleep(0.1)
+closed = len(select.select(idle, [], [], 0)[0])
+assert closed >= 240, f"only {closed} of 300 idle connections were closed"
+END
+
 # Totals outlive belfryd, also one that is killed before it has saved them.
 until_so test -s "$work/accounting.totals"
 kill -9 "$daemon"

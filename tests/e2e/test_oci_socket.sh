@@ -40,6 +40,31 @@ invalid_messages_are_refused() {
 	! grep -q "a message" "$work/log" || fail "a connection without data is logged as an error"
 }
 
+# edit STATUS VGPU: the hook, for a container with the mark of that vGPU.
+edit() {
+	printf '{"ociVersion": "1.0.0", "process": {"env": []}, "linux": {"namespaces": [{"type": "pid"}]}, "mounts": [
+		{"destination": "/run/belfry/vgpu", "type": "bind", "source": "%s", "options": ["bind", "ro"]}]}' \
+		"$work/marks/$2" >"$work/config.json"
+	status "$1" "$belfry" oci edit --marks "$work/marks" <"$work/config.json"
+}
+
+# The hook says so, before the container is made. Otherwise the container would start, and be killed.
+a_container_with_a_vgpu_of_a_shared_domain_is_refused() {
+	local name
+	status 0 "$belfry" create pooled --domain pool --sm 50
+	status 0 "$belfry" create beside --domain pool
+	status 0 "$belfry" create together --domain named
+	status 0 "$belfry" cdi --marks "$work/marks" -o "$work/cdi.json"
+	for name in pooled beside; do
+		edit 1 $name
+		says "belfry: $name: a container cannot use a vGPU of a shared domain" "the hook"
+	done
+	edit 0 together
+	edit 0 one
+	grep -q "$oci" "$work/out" || fail "the hook has not edited: $(cat "$work/out")"
+	status 0 "$belfry" rm pooled beside together
+}
+
 # A connection that is silent does not delay another one.
 silence_delays_no_other() {
 	local start=$SECONDS pids=()
@@ -76,6 +101,7 @@ the_configuration_is_followed() {
 
 only_its_owner_may_connect
 invalid_messages_are_refused
+a_container_with_a_vgpu_of_a_shared_domain_is_refused
 silence_delays_no_other
 the_listener_is_started_again
 the_configuration_is_followed

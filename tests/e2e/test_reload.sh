@@ -61,6 +61,8 @@ what_does_not_fit_the_machine_is_refused() {
 		says "belfry: $work/conf:$text" "$line: reload"
 	done <<'END'
 3: [vgpu a]\nmem = 1M\n[vgpu a]\nmem = 2M
+3: [user 7]\nvgpus = 1\n[user 7]\nvgpus = 2
+2: [sharing]\n[sharing]
 2: [server]\naccounting = WORK/none/accounting
 2: [server]\naccounting = WORK/good/accounting
 2: [server]\naccounting = WORK
@@ -73,6 +75,25 @@ END
 		says "$work/closed.conf:2: accounting" "a directory that is not writable"
 	fi
 	status 0 "$belfry" reload
+}
+
+# --check tells of GPUs that are not there, by the line. A GPU whose driver is not loaded yet is no error.
+gpus_that_are_not_there_are_told() {
+	printf '[server]\ngpus = soft:0 soft:5\n' >"$work/gpus.conf"
+	status 1 "$BELFRYD" --check --config "$work/gpus.conf"
+	says "belfryd: $work/gpus.conf:2: gpus: there is no soft:5; the software GPU has 1 GPU" "a software GPU that is not there"
+	printf '[server]\ngpus = soft:0\n[vgpu a]\ngpu = soft:1\n' >"$work/gpus.conf"
+	status 1 "$BELFRYD" --check --config "$work/gpus.conf"
+	says "belfryd: $work/gpus.conf:3: vgpu 'a': gpu: there is no soft:1" "a vGPU on it"
+	status 1 "$BELFRYD" --check --soft gpus=2 --gpu soft:0 --config "$work/gpus.conf"
+	says "belfryd: $work/gpus.conf:3: vgpu 'a': gpu soft:1 is not served; add it to gpus" "a vGPU on a GPU that is not served"
+	status 0 "$BELFRYD" --check --soft gpus=2 --gpu soft:0 --gpu soft:1 --config "$work/gpus.conf"
+	if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null; then
+		printf '[server]\ngpus = 0\n[vgpu a]\ngpu = 0\n' >"$work/gpus.conf"
+		status 0 "$BELFRYD" --check --config "$work/gpus.conf"
+		says "belfryd: $work/gpus.conf:2: gpus: there is no /dev/nvidia0 now" "an NVIDIA GPU that is not there"
+		says "belfryd: $work/gpus.conf:3: vgpu 'a': gpu: there is no /dev/nvidia0 now" "a vGPU on it"
+	fi
 }
 
 # Names are looked up by a helper, which is gone afterwards.
@@ -121,7 +142,7 @@ has_servers() { [ "$(server_pids | wc -l)" = "$1" ]; }
 
 # What rm removes and the configuration has comes back, and that is said.
 a_vgpu_of_the_configuration_comes_back() {
-	configure c time=70 mem=50M b time=20 mem=300M
+	configure_vgpus c time=70 mem=50M b time=20 mem=300M
 	status 0 "$belfry" reload
 	status 0 "$belfry" create hand
 	status 0 "$belfry" rm hand b
@@ -129,7 +150,7 @@ a_vgpu_of_the_configuration_comes_back() {
 	says "belfry: b: removed, but section [vgpu b] at $work/conf:5 creates it again at the next reload; remove the section" "rm"
 	is_not_there b || fail "b is still there"
 	status 0 "$belfry" reload
-	is b 0.2 300
+	vgpu_is b 0.2 300
 }
 
 what_is_acknowledged_survives_a_kill() {
@@ -166,6 +187,7 @@ what_cannot_be_saved_is_no_success() {
 time_and_memory_change_hands_in_one_reload
 what_cannot_be_kept_is_refused_and_changes_nothing
 what_does_not_fit_the_machine_is_refused
+gpus_that_are_not_there_are_told
 names_of_users_are_looked_up
 a_gpu_that_fails_is_told
 a_vgpu_of_the_configuration_comes_back

@@ -163,6 +163,14 @@ static void mistakes_are_told_with_their_line(void **state)
 		{ "\n[vgpu a]\nobjective = p99=2ms", "f:2: vgpu 'a': objective" },
 		{ "[vgpu a]\nmem = 1G\n[vgpu b]\n[vgpu a]\nmem = 2G",
 		  "f:4: vgpu 'a': a second section of this name; the first is in line 1" },
+		{ "[user 7]\nvgpus = 1\n[user *]\nvgpus = 2\n[user 7]\nvgpus = 3",
+		  "f:5: user '7': a second section of this user; the first is in line 1" },
+		{ "[user *]\n[user *]\n",
+		  "f:2: user '*': a second section of this user; the first is in line 1" },
+		{ "[server]\nlog = warn\n[sharing]\n[server]\nlog = info",
+		  "f:4: a second section [server]; the first is in line 1" },
+		{ "[sharing]\n[sharing]\n", "f:2: a second section [sharing]; the first is in line 1" },
+		{ "\n[events]\n[events]\n", "f:3: a second section [events]; the first is in line 2" },
 	};
 
 	(void)state;
@@ -206,6 +214,50 @@ static void gpus_that_are_not_there_are_refused_where_others_are(void **state)
 		/* Without a driver nothing is known of its GPUs. */
 		assert_int_equal(config_check_gpus(&config, soft, 1, &err), 0);
 		assert_int_equal(config_check_gpus(&config, NULL, 0, &err), 0);
+		config_free(&config);
+	}
+}
+
+static void gpus_that_are_not_served_are_told_by_the_line(void **state)
+{
+	static const struct protocol_gpu nv[] = { { .kind = PROTOCOL_GPU_NV, .index = 0 },
+						  { .kind = PROTOCOL_GPU_NV, .index = 2 } },
+					 soft[] = { { .kind = PROTOCOL_GPU_SOFT, .index = 0 },
+						    { .kind = PROTOCOL_GPU_SOFT, .index = 1 } };
+	static const struct {
+		const char *text;
+		bool is_nv;
+		const char *told, *warned; /* NULL: nothing */
+	} cases[] = {
+		{ "[server]\ngpus = 0 2 soft:1\n[vgpu a]\ngpu = soft:1\n[vgpu b]\ngpu = any", true, NULL,
+		  NULL },
+		{ "[vgpu a]\ngpu = soft:7 /run/x", false, NULL, NULL },
+		{ "[vgpu a]\ngpu = soft:1", false, NULL, NULL },
+		{ "[server]\n\ngpus = soft:0 soft:2", false,
+		  "f:3: gpus: there is no soft:2; the software GPU has 2 GPUs", NULL },
+		{ "[server]\n[vgpu a]\ngpu = soft:3", false, "f:2: vgpu 'a': gpu: there is no soft:3", NULL },
+		{ "[server]\ngpus = 0\n[vgpu a]\ngpu = 2", true,
+		  "f:3: vgpu 'a': gpu 2 is not served; add it to gpus", NULL },
+		{ "[vgpu a]\ngpu = soft:0", true, "f:1: vgpu 'a': gpu soft:0 is not served", NULL },
+		{ "[server]\nlog = warn\ngpus = 0 1", false, NULL,
+		  "f:3: gpus: there is no /dev/nvidia0 now, nor any other NVIDIA GPU\nf:3: gpus: there is no /dev/nvidia1" },
+		{ "[vgpu a]\ngpu = 0", false, NULL, "f:1: vgpu 'a': gpu: there is no /dev/nvidia0 now" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct bf_error err = { 0 };
+		struct config config;
+		char warning[512];
+		int rc;
+
+		assert_int_equal(parse(&config, cases[i].text, &err), 0);
+		rc = config_check_served(&config, cases[i].is_nv ? nv : soft, 2, 2, warning, sizeof(warning),
+					 &err);
+		if (rc != (cases[i].told ? -ENODEV : 0) ||
+		    (cases[i].told && !strstr(err.text, cases[i].told)) ||
+		    (cases[i].warned ? !strstr(warning, cases[i].warned) : warning[0]))
+			fail_msg("'%s': %d, '%s', '%s'", cases[i].text, rc, err.text, warning);
 		config_free(&config);
 	}
 }
@@ -463,6 +515,7 @@ int main(void)
 		cmocka_unit_test(nothing_said_is_the_default),
 		cmocka_unit_test(mistakes_are_told_with_their_line),
 		cmocka_unit_test(gpus_that_are_not_there_are_refused_where_others_are),
+		cmocka_unit_test(gpus_that_are_not_served_are_told_by_the_line),
 		cmocka_unit_test(accounting_needs_a_file_that_can_be_written),
 		cmocka_unit_test(policies_are_held_against_their_objects),
 		cmocka_unit_test(limits_are_kept),

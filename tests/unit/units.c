@@ -108,9 +108,38 @@ static void size_refuses_unknown_units(void **state)
 		assert_size_is_refused(bad[i], EINVAL);
 }
 
-static void size_refuses_parts_of_a_byte(void **state)
+static void size_is_rounded_down_to_whole_bytes(void **state)
 {
-	static const char *const bad[] = { "0.5", "1.5", "0.0001K", "1.0001K", "0.00000000001T", "0.9B" };
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} good[] = {
+		{ "1.1G", 1181116006 },
+		{ "1.5", 1 },
+		{ "1.9B", 1 },
+		{ "1.0001K", 1024 },
+		{ "0.3M", 314572 },
+		{ "7.7T", 8466239533875ull },
+		{ "0.33333333333333333T", 366503875925ull },
+		{ "8191.99999999999999T", (1ull << 53) - 1 },
+		{ "9007199254740991.9", (1ull << 53) - 1 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(good); i++) {
+		struct bf_error err = { 0 };
+		uint64_t bytes = 0;
+
+		if (bf_parse_size(good[i].text, &bytes, &err))
+			fail_msg("'%s' was refused: %s", good[i].text, err.text);
+		if (bytes != good[i].bytes)
+			fail_msg("'%s': %llu bytes", good[i].text, (unsigned long long)bytes);
+	}
+}
+
+static void size_refuses_less_than_a_byte(void **state)
+{
+	static const char *const bad[] = { "0.5", "0.0001K", "0.0000000000001T", "0.9B" };
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(bad); i++)
@@ -258,7 +287,8 @@ int main(void)
 		cmocka_unit_test(size_takes_decimals_that_are_whole_bytes),
 		cmocka_unit_test(size_refuses_what_is_not_a_positive_number),
 		cmocka_unit_test(size_refuses_unknown_units),
-		cmocka_unit_test(size_refuses_parts_of_a_byte),
+		cmocka_unit_test(size_is_rounded_down_to_whole_bytes),
+		cmocka_unit_test(size_refuses_less_than_a_byte),
 		cmocka_unit_test(size_refuses_the_huge),
 		cmocka_unit_test(time_takes_microseconds_to_seconds),
 		cmocka_unit_test(time_refuses_the_rest),

@@ -63,9 +63,9 @@ static int take_ready_fd(void *member, const struct bf_option *option, const cha
 static const struct bf_option table[] = {
 	BF_OPTION("config", 0, "TEXT", "gpus=1,sms=16,mem=4G,rate=20M,pace=on,cores=0,linger=10,name=default",
 		  take_config, struct options, config),
-	{ "folder", 0, "DIR", "directory of its socket; default: see belfry(1)", take_folder, 0, NULL },
-	BF_OPTION("log", 0, "LEVEL", "error, warn, info (default) or debug", bf_take_log, struct options,
-		  log_level),
+	{ "folder", 0, "DIR", "the folder of its socket (default: see belfry(1))", take_folder, 0, NULL },
+	BF_OPTION("log", 0, "LEVEL", "error, warn, info or debug (default: info)", bf_take_log,
+		  struct options, log_level),
 	BF_OPTION("daemon", 0, NULL, "run in the background", bf_take_flag, struct options, is_daemon),
 	BF_OPTION("ready-fd", 0, "N", "write a byte to this descriptor when it is ready", take_ready_fd,
 		  struct options, ready_fd),
@@ -74,10 +74,11 @@ static const struct bf_option table[] = {
 };
 static const struct bf_command command = {
 	.name = "belfry-soft",
-	.about = "usage: belfry-soft [--config TEXT] [--folder DIR] [--log LEVEL] [--daemon] [--ready-fd N]\n"
-		 "\n"
-		 "Serves a software GPU. Programs start it automatically. Started by hand, it stays in\n"
-		 "the foreground unless --daemon is given.\n",
+	.about =
+		"usage: belfry-soft [--config TEXT] [--folder DIR] [--log LEVEL] [--daemon] [--ready-fd N]\n"
+		"\n"
+		"Serve a software GPU. belfry and belfryd start it. Started by hand, it stays in the foreground\n"
+		"unless --daemon is given.\n",
 	.options = table,
 };
 
