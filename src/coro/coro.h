@@ -243,6 +243,10 @@ void lease_attach(struct context *context); /* a primary context is there */
 struct coro_lease *lease_page(void);	    /* NULL: none */
 void lease_fix(void);			    /* the process has work that does not follow the lease */
 
+/* ---- request.c */
+void request_begin(void); /* work is placed */
+void request_end(void);	  /* the program has waited for work */
+
 /* ---- graph.c, retarget.c */
 void graphs_forget_context(struct context *context);
 /* Around a call that fails while a stream of its context is captured. No graph is made anew meanwhile. */

@@ -187,6 +187,8 @@ static CUresult synchronize(CUcontext handle, CUresult result)
 	waits = waits_of(context);
 	result = finish(&waits, real.cuEventSynchronize);
 	come_out(&inside);
+	if (!result)
+		request_end();
 	return result;
 }
 
@@ -328,8 +330,11 @@ static CUresult ask(CUstream stream, const struct asked *asked)
 EXPORT CUresult cuStreamSynchronize(CUstream stream)
 {
 	struct asked asked = { real.cuStreamSynchronize, real.cuEventSynchronize };
+	CUresult result = ask(stream, &asked);
 
-	return ask(stream, &asked);
+	if (!result)
+		request_end();
+	return result;
 }
 
 EXPORT CUresult cuStreamQuery(CUstream stream)

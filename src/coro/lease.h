@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { CORO_LEASE_VERSION = 1, CORO_LEASE_BYTES = 4096 };
+enum { CORO_LEASE_VERSION = 2, CORO_LEASE_BYTES = 4096, CORO_REQUESTS = 128 };
 #define CORO_LEASE_MAGIC 0x6c66726265660a01ull
 /* All SMs, without a partition. */
 #define CORO_UNITS_ALL UINT64_MAX
@@ -29,6 +29,10 @@ struct coro_lease {
 	_Atomic uint64_t fenced;    /* and all work on units of earlier generations has ended */
 	_Atomic uint64_t moves;	    /* how often a stream went to other units */
 	_Atomic uint64_t fell_back; /* launches that ran on all SMs because they did not fit */
+	/* Requests: see request.c. Request n took took_ns[n % CORO_REQUESTS]. */
+	_Atomic uint64_t requests;
+	_Atomic uint64_t took_ns[CORO_REQUESTS];
 };
+_Static_assert(sizeof(struct coro_lease) <= CORO_LEASE_BYTES, "it fits into its page");
 
 #endif

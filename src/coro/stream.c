@@ -83,6 +83,8 @@ struct taken stream_take(CUstream stream, bool is_per_thread, enum take how)
 	pthread_mutex_lock(&vstream->lock);
 	taken.is_captured = vstream_is_capturing(vstream);
 	taken.stream = vstream->base;
+	if (!taken.is_captured && how == TAKE_PLACE)
+		request_begin();
 	if (!taken.is_captured)
 		go_to(&taken, claim_next(vstream, how));
 	pthread_mutex_unlock(&vstream->lock);

@@ -115,7 +115,8 @@ struct vgpu {
 	_Atomic bool is_lease_idle; /* the main thread regards it as idle, and is told when it has work */
 	struct lease_holder *lease; /* its programs' leases; NULL: they have none. Main thread only */
 	uint64_t lease_moves, lease_fell_back; /* total */
-	struct vgpu_probes *probing;	       /* see probes.h; NULL: none. Main thread only */
+	uint64_t request_ns; /* when a program last reported the time of a request (lease_page.c); 0: never */
+	struct vgpu_probes *probing; /* see probes.h; NULL: none. Main thread only */
 
 	/* The turner's: see turner.c. */
 	bool is_told_waiting, is_told_running, is_quiet;

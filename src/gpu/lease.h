@@ -37,6 +37,7 @@ struct lease {
 	bool is_fixed;	     /* it does not follow: it uses all SMs, */
 	bool differs;	     /* because it reports other units than the domain's reporter */
 	uint64_t moves, fell_back;
+	uint64_t requests;	/* whose times were read */
 	LIST_ENTRY(lease) next; /* lease_holder::leases */
 };
 

@@ -11,6 +11,7 @@
 #include "base/handed.h"
 #include "base/log.h"
 #include "base/message.h"
+#include "base/number.h"
 #include "base/own.h"
 #include "gpu/lease.h"
 
@@ -266,6 +267,26 @@ static void count_up(const _Atomic uint64_t *from, uint64_t *before, uint64_t *s
 	*before = now;
 }
 
+/* The times of requests, as the library has measured them. Those that came too fast to be read are left out. A program can
+ * report anything, about its own vGPU. */
+static void read_requests(struct lease *lease)
+{
+	enum { LONGEST_S = 60 };
+	struct vgpu *vgpu = lease->holder->vgpu;
+	uint64_t count = atomic_load(&lease->page->requests), now_ns = bf_now_ns();
+
+	if (count - lease->requests > CORO_REQUESTS / 2)
+		lease->requests = count - bf_min(count, CORO_REQUESTS / 2);
+	for (; lease->requests < count; lease->requests++) {
+		uint64_t took_ns = atomic_load(&lease->page->took_ns[lease->requests % CORO_REQUESTS]);
+
+		vgpu->request_ns = now_ns;
+		if (vgpu->spec.class == SPEC_LATENCY && took_ns < LONGEST_S * 1000000000ull)
+			sched_took(vgpu->gpu->sched, vgpu->sched, took_ns, now_ns);
+	}
+	lease->requests = count;
+}
+
 void lease_read(struct lease *lease)
 {
 	struct lease_domain *domain = lease->holder->domain;
@@ -282,4 +303,5 @@ void lease_read(struct lease *lease)
 	}
 	count_up(&lease->page->moves, &lease->moves, &vgpu->lease_moves);
 	count_up(&lease->page->fell_back, &lease->fell_back, &vgpu->lease_fell_back);
+	read_requests(lease);
 }

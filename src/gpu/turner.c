@@ -16,6 +16,8 @@ static const uint64_t probe_often_ns = 300000, probe_seldom_ns = 5000000;
 static const uint64_t probe_soon_ns = 100000, probe_later_ns = 2000000;
 /* A vGPU that submitted this recently has work. */
 static const uint64_t rang_lately_ns = 100000;
+/* So long after the last report of a request, reports count and estimates do not. */
+static const uint64_t requests_count_ns = 2000000000;
 
 enum { WAIT_S = 1, DONE_AT_ONCE = 256 };
 
@@ -117,11 +119,17 @@ static void look_at_gate(struct vgpu *vgpu, uint64_t now_ns)
 	}
 }
 
+/* The library in its programs reports how long requests take. In a shared domain the driver cannot tell (docs/driver.md). */
+static bool is_told_requests(const struct vgpu *vgpu)
+{
+	return vgpu->request_ns && bf_now_ns() - vgpu->request_ns < requests_count_ns;
+}
+
 void turner_took(struct vgpu *vgpu, const struct burst_span *span)
 {
 	if (span->end_ns > vgpu->burst_ns)
 		vgpu->usual_ns = (vgpu->usual_ns + span->end_ns - vgpu->burst_ns) / 2;
-	if (vgpu->spec.class == SPEC_LATENCY) /* includes the wait at the gate */
+	if (vgpu->spec.class == SPEC_LATENCY && !is_told_requests(vgpu)) /* includes the wait at the gate */
 		sched_took(vgpu->gpu->sched, vgpu->sched, span->end_ns - span->came_ns, bf_now_ns());
 }
 

@@ -69,6 +69,39 @@ static void a_wait_for_the_context_waits_for_work_on_units(void)
 	CHECK(is_fenced(lease_set(CORO_UNITS_ALL), WAIT_MS));
 }
 
+static void requests_are_reported_with_their_times(void)
+{
+	CUfunction until;
+	CUstream stream;
+	CUevent event;
+
+	start();
+	until = check_function(ptx, "until");
+	CU(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	CU(cuCtxSynchronize());
+	for (unsigned i = 0; i < 3; i++) {
+		volatile uint32_t *flag = flag_new();
+		uint64_t before = page->requests;
+		pthread_t thread;
+
+		launch_on(until, stream, &flag);
+		launch_on(until, stream, &flag); /* of the same request */
+		CU(cuEventRecord(event, stream));
+		CHECK(!pthread_create(&thread, NULL, end_later, (void *)flag));
+		CU(i == 0   ? cuCtxSynchronize()
+		   : i == 1 ? cuStreamSynchronize(stream)
+			    : cuEventSynchronize(event));
+		CU(cuStreamSynchronize(stream)); /* nothing is placed: no request */
+		CHECK_EQUAL(page->requests, before + 1);
+		CHECK(page->took_ns[before % CORO_REQUESTS] >= 90000000);
+		CHECK(page->took_ns[before % CORO_REQUESTS] < 60000000000);
+		CHECK(!pthread_join(thread, NULL));
+	}
+	CU(cuEventDestroy_v2(event));
+	CU(cuStreamDestroy_v2(stream));
+}
+
 static void work_of_a_destroyed_stream_counts(void)
 {
 	static const uint64_t before[] = { 1, CORO_UNITS_ALL };
@@ -431,9 +464,9 @@ static void a_host_function_does_not_count(void)
 }
 
 TESTS(TEST(a_place_that_a_stream_has_left_counts), TEST(a_wait_for_the_context_waits_for_work_on_units),
-      TEST(work_of_a_destroyed_stream_counts), TEST(work_of_threads_counts_also_when_they_have_ended),
-      TEST(work_from_before_a_capture_counts), TEST(a_fence_leaves_captures_alone),
-      TEST(a_thread_that_waits_holds_no_lock), TEST(a_stream_that_waits_for_a_value_does_not_count),
-      TEST(work_before_a_wait_counts), TEST(work_between_two_waits_counts),
-      TEST(a_stream_behind_one_that_waits_does_not_count), TEST(a_host_function_does_not_count),
-      TEST(work_of_a_context_that_ends_counts))
+      TEST(requests_are_reported_with_their_times), TEST(work_of_a_destroyed_stream_counts),
+      TEST(work_of_threads_counts_also_when_they_have_ended), TEST(work_from_before_a_capture_counts),
+      TEST(a_fence_leaves_captures_alone), TEST(a_thread_that_waits_holds_no_lock),
+      TEST(a_stream_that_waits_for_a_value_does_not_count), TEST(work_before_a_wait_counts),
+      TEST(work_between_two_waits_counts), TEST(a_stream_behind_one_that_waits_does_not_count),
+      TEST(a_host_function_does_not_count), TEST(work_of_a_context_that_ends_counts))
