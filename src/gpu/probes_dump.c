@@ -350,6 +350,11 @@ void probes_look(struct gpu *gpu, uint64_t now_ns)
 		gpu_unlock(gpu);
 	}
 	gpu->has_dump_done = false;
+	if (mirrors_are_under_way(gpu)) {
+		gpu_lock(gpu);
+		mirror_settle(gpu);
+		gpu_unlock(gpu);
+	}
 	if (!has_dumps(gpu))
 		return;
 	gpu_lock(gpu);
