@@ -13,6 +13,11 @@ here=$(dirname "$0")
 echo '== what is in a probe'
 status 0 "$belfry" probe check kernelstat
 told 'program: kernelstat_exit at kernel_exit' "what is in it"
+grep -qE '^  map: kernels, hash of [0-9]+ entries, keys of 8 and values of [0-9]+ bytes$' "$work/out" ||
+	fail "the map of kernelstat: $(cat "$work/out")"
+# What attach would refuse.
+status 1 "$belfry" probe check "$objects/huge.bpf.o"
+says 'the limit is 16 MiB' "maps that are too large"
 status 1 "$belfry" probe check "$objects/writes.bpf.o"
 says 'writes.bpf.c:' "the line of a refusal"
 status 1 "$belfry" probe check no_such
