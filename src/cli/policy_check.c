@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "cli/policy.h"
 #include "cli/report.h"
-#include "replay/decision.h"
 
 struct verdict {
 	bool is_tried, is_taken;
@@ -32,11 +31,6 @@ static struct verdict verify(const struct policy_args *args, const struct policy
 	return verdict;
 }
 
-static bool is_unasked(const struct policy_description *what, int hook)
-{
-	return what->hooks >> hook & 1 && !decision_is_asked((enum belfry_hook)hook, false);
-}
-
 static void print_tunable(const struct policy_tunable *tunable)
 {
 	if (tunable->is_signed)
@@ -55,9 +49,6 @@ static void print_description(const char *path, const struct policy_description 
 		if (what->hooks >> hook & 1)
 			printf(" %s", policy_hook_name((enum belfry_hook)hook));
 	printf("\n");
-	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
-		if (is_unasked(what, hook))
-			printf("  %s is not asked yet\n", policy_hook_name((enum belfry_hook)hook));
 	for (size_t i = 0; i < what->tunable_count; i++)
 		print_tunable(&what->tunables[i]);
 	for (size_t i = 0; i < what->map_count; i++)
@@ -67,17 +58,12 @@ static void print_description(const char *path, const struct policy_description 
 static struct json_object *description_json(const char *path, const struct policy_description *what)
 {
 	struct json_object *top = json_object_new_object(), *hooks = json_object_new_array(),
-			   *tunables = json_object_new_object(), *maps = json_object_new_array(),
-			   *unasked = json_object_new_array();
+			   *tunables = json_object_new_object(), *maps = json_object_new_array();
 
 	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
 		if (what->hooks >> hook & 1)
 			json_object_array_add(
 				hooks, json_object_new_string(policy_hook_name((enum belfry_hook)hook)));
-	for (int hook = 0; hook < BELFRY_HOOKS; hook++)
-		if (is_unasked(what, hook))
-			json_object_array_add(
-				unasked, json_object_new_string(policy_hook_name((enum belfry_hook)hook)));
 	for (size_t i = 0; i < what->tunable_count; i++)
 		json_add(tunables, what->tunables[i].name,
 			 what->tunables[i].is_signed
@@ -90,7 +76,6 @@ static struct json_object *description_json(const char *path, const struct polic
 	json_add_text(top, "what", what->policy.what);
 	json_add_number(top, "abi", what->policy.abi);
 	json_add(top, "hooks", hooks);
-	json_add(top, "unasked", unasked);
 	json_add(top, "tunables", tunables);
 	json_add(top, "maps", maps);
 	return top;

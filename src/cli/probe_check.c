@@ -37,6 +37,17 @@ static struct verdict verify(const struct policy_file *file)
 	return verdict;
 }
 
+static void print_map(const struct probe_map *map)
+{
+	printf("  map: %s, %s of %u", map->name, kinds[map->kind], map->max_entries);
+	if (map->kind == PROBE_MAP_RING)
+		printf(" bytes\n");
+	else if (map->kind == PROBE_MAP_HASH)
+		printf(" entries, keys of %u and values of %u bytes\n", map->key_bytes, map->value_bytes);
+	else
+		printf(" entries of %u bytes\n", map->value_bytes);
+}
+
 static void print_probe(const char *path, const struct probe *probe)
 {
 	const struct probe_program *program;
@@ -49,7 +60,7 @@ static void print_probe(const char *path, const struct probe *probe)
 		       events[program->event], program->insn_count,
 		       program->is_per_thread ? "thread" : "warp or less");
 	for (size_t i = 0; (map = probe_map_at(probe, i)); i++)
-		printf("  map: %s, %s of %u\n", map->name, kinds[map->kind], map->max_entries);
+		print_map(map);
 	printf("  its memory on a GPU of %d SMs: %s\n", SMS,
 	       bf_format_size(probe_area_bytes(probe), size, sizeof(size)));
 }
@@ -76,6 +87,8 @@ static struct json_object *probe_json(const char *path, const struct probe *prob
 		json_add_text(to, "map", map->name);
 		json_add_text(to, "kind", kinds[map->kind]);
 		json_add_number(to, "max_entries", map->max_entries);
+		json_add_number(to, "key_bytes", map->key_bytes);
+		json_add_number(to, "value_bytes", map->value_bytes);
 		json_object_array_add(maps, to);
 	}
 	json_add_text(top, "file", path);
@@ -112,6 +125,15 @@ static int print_json(struct json_object *top, const struct verdict *verdict)
 	return verdict->is_tried && !verdict->is_taken ? CLI_FAILED : CLI_OK;
 }
 
+/* As when it is attached. The area depends on the number of SMs. */
+static int check_size(const struct probe *probe, struct bf_error *err)
+{
+	if (probe_area_bytes(probe) <= PROBE_ATTACHED_BYTES_MAX)
+		return 0;
+	return bf_fail(err, EFBIG, "its maps have %llu bytes on a GPU of %d SMs; the limit is %llu MiB",
+		       (unsigned long long)probe_area_bytes(probe), SMS, PROBE_ATTACHED_BYTES_MAX >> 20);
+}
+
 static int check(struct probe_args *args)
 {
 	struct policy_file file = { .bytes = NULL };
@@ -123,10 +145,13 @@ static int check(struct probe_args *args)
 	if (!rc) {
 		rc = probe_open(file.bytes, file.size, &(struct probe_options){ .sm_count = SMS }, &probe,
 				&why);
+		if (!rc)
+			rc = check_size(probe, &why);
 		if (rc)
 			bf_fail(&err, why.code, "%.100s: %.350s", file.path, why.text);
 	}
 	if (rc) {
+		probe_free(probe);
 		free(file.bytes);
 		return cli_fail(&err);
 	}

@@ -31,6 +31,9 @@ struct loading {
 	unsigned count, library_count;
 	CUjit_option *options;
 	void **values;
+	/* The values before the driver's first call: it writes there, for example the sizes of logs in place of those of the
+	 * buffers. NULL: there is nothing to restore. */
+	void **kept;
 	CUlibraryOption *library_options;
 	void **library_values;
 	bool is_fat, is_library, is_linked;
@@ -45,6 +48,22 @@ struct loading {
 		size_t bytes;
 	} facts;
 };
+
+static void keep_values(struct loading *loading)
+{
+	if (!loading->count || !loading->options || !loading->values)
+		return;
+	loading->kept = calloc(loading->count, sizeof(*loading->kept));
+	if (loading->kept)
+		memcpy(loading->kept, loading->values, loading->count * sizeof(*loading->kept));
+}
+
+/* Before each call of the driver. */
+static void restore_values(const struct loading *loading)
+{
+	if (loading->kept)
+		memcpy(loading->values, loading->kept, loading->count * sizeof(*loading->kept));
+}
 
 /* What was read of the module. rc: weave_image()'s. */
 static void keep_facts(struct loading *loading, int rc)
@@ -331,8 +350,13 @@ static bool load_with_probes(struct loading *loading)
 	loading->probe_count = probes_now(loading->probes);
 	if (!loading->probe_count || !loading->image || is_linked(loading->image) || !find_device(loading))
 		return false;
+	keep_values(loading);
 	while (result == ATTEMPT_TOO_LARGE && loading->probe_count)
 		result = attempt(loading);
+	if (result != ATTEMPT_LOADED && !loading->original)
+		restore_values(loading); /* the caller loads the original */
+	free(loading->kept);
+	loading->kept = NULL;
 	if (result == ATTEMPT_LOADED && loading->original)
 		loading->unload(loading->original);
 	else if (loading->original)
@@ -368,11 +392,12 @@ static CUresult load_module(struct loading *loading, const void *image)
 {
 	bool is_original = image == loading->image;
 	CUmodule module = NULL;
-	CUresult result = is_original && loading->is_fat
-				  ? real.cuModuleLoadFatBinary(&module, image)
-				  : real.cuModuleLoadDataEx(&module, image, loading->count, loading->options,
-							    loading->values);
+	CUresult result;
 
+	restore_values(loading);
+	result = is_original && loading->is_fat ? real.cuModuleLoadFatBinary(&module, image)
+						: real.cuModuleLoadDataEx(&module, image, loading->count,
+									  loading->options, loading->values);
 	loading->handle = module;
 	return result;
 }
@@ -481,10 +506,12 @@ CUresult probing_cuModuleLoad(CUmodule *module, const char *path)
 static CUresult load_library(struct loading *loading, const void *image)
 {
 	CUlibrary library = NULL;
-	CUresult result = real.cuLibraryLoadData(&library, image, loading->options, loading->values,
-						 loading->count, loading->library_options,
-						 loading->library_values, loading->library_count);
+	CUresult result;
 
+	restore_values(loading);
+	result = real.cuLibraryLoadData(&library, image, loading->options, loading->values, loading->count,
+					loading->library_options, loading->library_values,
+					loading->library_count);
 	loading->handle = library;
 	return result;
 }
@@ -569,13 +596,19 @@ static CUresult add_text(CUlinkState state, CUjitInputType type, void *data, siz
 			 CUresult (*by)(CUlinkState, CUjitInputType, void *, size_t, const char *, unsigned,
 					CUjit_option *, void **))
 {
-	struct loading loading = { .image = data, .length = size, .is_linked = true };
+	struct loading loading = { .image = data,
+				   .length = size,
+				   .is_linked = true,
+				   .count = count,
+				   .options = options,
+				   .values = values };
 	struct bf_error err = { 0 };
 	CUresult result = CUDA_ERROR_UNKNOWN;
 	int error = errno;
 
 	loading.probe_count = type == CU_JIT_INPUT_PTX && data && size ? probes_now(loading.probes) : 0;
 	if (loading.probe_count && find_device(&loading) && weave(&loading, &err) && fill(&loading)) {
+		keep_values(&loading);
 		result = by(state, CU_JIT_INPUT_PTX, loading.woven.text, loading.woven.length + 1, name,
 			    count, options, values);
 		if (!result) {
@@ -583,7 +616,9 @@ static CUresult add_text(CUlinkState state, CUjitInputType type, void *data, siz
 			tell_woven(&loading);
 		} else {
 			tell_all(&loading, PROBE_REFUSED, "the linker refuses the text with the probe");
+			restore_values(&loading);
 		}
+		free(loading.kept);
 	}
 	weave_result_free(&loading.woven);
 	errno = error;

@@ -11,8 +11,7 @@ enum {
 	PROBE_WIRE_VERSION = 2,
 	PROBE_WIRE_PROBES = 8,		 /* on a vGPU */
 	PROBE_WIRE_PACK_BYTES = 4 << 20, /* a packed probe */
-	PROBE_WIRE_AREA_BYTES = 16 << 20,
-	PROBE_WIRE_KERNEL = 128, /* a pattern, or the name of a kernel */
+	PROBE_WIRE_KERNEL = 128,	 /* a pattern, or the name of a kernel */
 };
 
 /* From the GPU server. */

@@ -170,10 +170,10 @@ void probe_load_verify(struct load *load)
 
 	if (!rc)
 		rc = probe_open(load->object, load->bytes, &options, &attached->probe, &why);
-	if (!rc && probe_area_bytes(attached->probe) > PROBE_WIRE_AREA_BYTES)
-		rc = bf_fail(&why, EFBIG, "its maps have %llu bytes; the limit is %d MiB",
+	if (!rc && probe_area_bytes(attached->probe) > PROBE_ATTACHED_BYTES_MAX)
+		rc = bf_fail(&why, EFBIG, "its maps have %llu bytes; the limit is %llu MiB",
 			     (unsigned long long)probe_area_bytes(attached->probe),
-			     PROBE_WIRE_AREA_BYTES >> 20);
+			     PROBE_ATTACHED_BYTES_MAX >> 20);
 	if (!rc)
 		rc = pack(attached, &why);
 	if (!rc)

@@ -65,10 +65,20 @@ struct mirror_table {
 	uint8_t *entries; /* sorted by key, at most MIRROR_ENTRIES */
 };
 struct mirror {
+	struct gpu *gpu;
+	const struct probe *probe;
 	uint64_t ticket;
 	unsigned asked, due; /* processes; due: they have not answered */
+	bool is_late;	     /* the next round was due before this one ended */
+	/* See probes_mirror.c: the reader's, while there is a thread. */
+	int files[MIRROR_PROCESSES]; /* copies that have come */
+	unsigned file_count;
 	struct mirror_table tables[PROBE_MAPS_MAX];
 	unsigned table_count;
+
+	pthread_t thread;
+	bool has_thread;
+	_Atomic bool is_read, is_dropped; /* is_dropped: the reader ends soon */
 };
 
 struct attached_probe {
@@ -179,10 +189,12 @@ void copy_free(struct attached_probe *attached, struct probe_copy *copy);
 /* A copy for policies has come, or none. False: the note is not about one. Takes the file then. */
 bool mirror_came(struct probed *probed, struct attached_probe *attached, const struct probe_note *note,
 		 int file);
-void mirror_gone(struct probed *probed);	   /* the process has ended, or its connection */
-void mirror_drop(struct attached_probe *attached); /* the probe is detached: policies lose its entries */
-void mirror_look(struct gpu *gpu, uint64_t now_ns);
-uint64_t mirror_due_ns(const struct gpu *gpu); /* 0: never; also without the lock, in the main thread */
+void mirror_gone(struct probed *probed);	    /* the process has ended, or its connection */
+void mirror_drop(struct attached_probe *attached);  /* the probe is detached: policies lose its entries */
+void mirror_look(struct gpu *gpu, uint64_t now_ns); /* begins rounds */
+void mirror_settle(struct gpu *gpu);		    /* reads the copies of rounds, and ends rounds */
+bool mirrors_are_under_way(const struct gpu *gpu);  /* also without the lock, in the main thread */
+uint64_t mirror_due_ns(const struct gpu *gpu);	    /* 0: never; also without the lock, in the main thread */
 
 /* probes_read.c */
 /* A copy for the dump, which takes the file. Returns 0, or -1 if there is no memory or no file. */

@@ -234,7 +234,8 @@ static void ask(struct vgpu_probes *probes, const struct attached_probe *attache
 		struct json_object *process;
 		int rc;
 
-		if (!probed_is_meant(p, attached))
+		/* A process in its exit handlers: its last copy is in the answer already. */
+		if (!probed_is_meant(p, attached) || p->last >> attached->number % 32 & 1)
 			continue;
 		process = process_json(p->pid, p->program, true);
 		json_object_array_add(to, process);
@@ -349,6 +350,11 @@ void probes_look(struct gpu *gpu, uint64_t now_ns)
 		gpu_unlock(gpu);
 	}
 	gpu->has_dump_done = false;
+	if (mirrors_are_under_way(gpu)) {
+		gpu_lock(gpu);
+		mirror_settle(gpu);
+		gpu_unlock(gpu);
+	}
 	if (!has_dumps(gpu))
 		return;
 	gpu_lock(gpu);

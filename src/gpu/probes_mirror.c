@@ -1,10 +1,14 @@
 /* Maps of probes in maps of policies. Once in MIRROR_MS the processes that carry a probe are asked for copies of its area. Their
  * entries are added up, and at the end of the round replace the vGPU's entries in the maps of the policies that want them.
+ * Reading copies takes time, so a thread without a lock does it: one at a time, for the oldest round that has all its copies.
+ * While it runs, the main thread does not touch the files and the tables of the round, and the probe stays.
  *
  * The program writes the area, and its process sends the copy: keys and values are data of that vGPU, and their number is
  * limited. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/bytes.h"
 #include "base/own.h"
@@ -136,14 +140,53 @@ static void add_area(struct mirror *mirror, void *area)
 	}
 }
 
+/* ---- the reader */
+
+static void *reader_main(void *arg)
+{
+	struct mirror *mirror = arg;
+
+	prctl(PR_SET_NAME, "belfry-mirror");
+	for (unsigned i = 0; i < mirror->file_count && !mirror->is_dropped; i++) {
+		const char *why;
+		cleanup_free void *area = area_read(mirror->probe, mirror->files[i], &why);
+
+		if (area)
+			add_area(mirror, area);
+	}
+	mirror->is_read = true;
+	gpu_wake(mirror->gpu);
+	return NULL;
+}
+
+static void start_reader(struct mirror *mirror)
+{
+	mirror->has_thread = !pthread_create(&mirror->thread, NULL, reader_main, mirror);
+}
+
+static void end_reader(struct mirror *mirror)
+{
+	mirror->is_dropped = true;
+	if (mirror->has_thread)
+		pthread_join(mirror->thread, NULL);
+	mirror->has_thread = false;
+}
+
 /* ---- rounds */
 
 static void free_mirror(struct attached_probe *attached)
 {
-	for (unsigned i = 0; attached->mirror && i < attached->mirror->table_count; i++)
-		free(attached->mirror->tables[i].entries);
-	free(attached->mirror);
+	struct mirror *mirror = attached->mirror;
+
 	attached->mirror = NULL;
+	if (!mirror)
+		return;
+	end_reader(mirror);
+	for (unsigned i = 0; i < mirror->file_count; i++)
+		bf_close_fd(&mirror->files[i]);
+	for (unsigned i = 0; i < mirror->table_count; i++)
+		free(mirror->tables[i].entries);
+	free(mirror);
 }
 
 static void give(struct policy *policy, size_t index, const struct policy_binding *binding,
@@ -160,12 +203,19 @@ static void give(struct policy *policy, size_t index, const struct policy_bindin
 }
 
 /* Processes that have not answered are not in the sums of this round. */
-static void finish(struct attached_probe *attached)
+static void close_round(struct attached_probe *attached)
 {
 	struct probed *p;
 
 	LIST_FOREACH(p, &attached->vgpu->probing->processes, next)
 		p->mirroring &= ~(1u << attached->number % 32);
+	attached->mirror->due = 0;
+}
+
+/* The copies have been read. */
+static void finish(struct attached_probe *attached)
+{
+	end_reader(attached->mirror);
 	each_binding(attached, give);
 	attached->is_mirrored = attached->mirror->asked;
 	free_mirror(attached);
@@ -173,6 +223,8 @@ static void finish(struct attached_probe *attached)
 
 void mirror_drop(struct attached_probe *attached)
 {
+	if (attached->mirror)
+		close_round(attached);
 	free_mirror(attached);
 	if (attached->is_mirrored)
 		each_binding(attached, give);
@@ -187,7 +239,9 @@ static void begin(struct attached_probe *attached)
 	attached->mirror = mirror;
 	if (!mirror)
 		return;
-	mirror->ticket = ++attached->vgpu->gpu->next_dump;
+	mirror->gpu = attached->vgpu->gpu;
+	mirror->probe = attached->probe;
+	mirror->ticket = ++mirror->gpu->next_dump;
 	each_binding(attached, add_table);
 	LIST_FOREACH(p, &attached->vgpu->probing->processes, next) {
 		if (!probed_is_meant(p, attached) || mirror->asked == MIRROR_PROCESSES ||
@@ -197,8 +251,7 @@ static void begin(struct attached_probe *attached)
 		mirror->due++;
 		mirror->asked++;
 	}
-	if (!mirror->due)
-		finish(attached);
+	mirror->gpu->has_dump_done |= !mirror->due;
 }
 
 bool mirror_came(struct probed *probed, struct attached_probe *attached, const struct probe_note *note,
@@ -206,22 +259,16 @@ bool mirror_came(struct probed *probed, struct attached_probe *attached, const s
 {
 	struct mirror *mirror = attached->mirror;
 	uint32_t bit = 1u << attached->number % 32;
-	const char *why;
 
 	if (!mirror || note->ticket != mirror->ticket)
 		return false;
 	cleanup_close int file = fd;
 	if (!(probed->mirroring & bit))
-		return true; /* a second answer */
+		return true; /* a second answer, or a late one */
 	probed->mirroring &= ~bit;
-	if (file >= 0) {
-		cleanup_free void *area = area_read(attached->probe, file, &why);
-
-		if (area)
-			add_area(mirror, area);
-	}
-	if (!--mirror->due)
-		finish(attached);
+	if (file >= 0 && mirror->file_count < MIRROR_PROCESSES && area_is_copy(attached->probe, file))
+		mirror->files[mirror->file_count++] = bf_take_fd(&file);
+	mirror->gpu->has_dump_done |= !--mirror->due;
 	return true;
 }
 
@@ -230,8 +277,8 @@ void mirror_gone(struct probed *probed)
 	struct attached_probe *a;
 
 	LIST_FOREACH(a, &probed->of->attached, next)
-		if (a->mirror && probed->mirroring >> a->number % 32 & 1 && !--a->mirror->due)
-			finish(a);
+		if (a->mirror && probed->mirroring >> a->number % 32 & 1)
+			a->mirror->gpu->has_dump_done |= !--a->mirror->due;
 }
 
 /* In the main thread, which alone changes the lists and the seats. */
@@ -257,12 +304,17 @@ uint64_t mirror_due_ns(const struct gpu *gpu)
 
 static void look_at(struct attached_probe *attached)
 {
-	if (attached->mirror)
-		finish(attached);
-	if (is_wanted(attached))
-		begin(attached);
-	else
+	struct mirror *mirror = attached->mirror;
+
+	if (!is_wanted(attached)) {
 		mirror_drop(attached);
+	} else if (!mirror) {
+		begin(attached);
+	} else {
+		mirror->is_late = true;
+		close_round(attached);
+		mirror->gpu->has_dump_done = true;
+	}
 }
 
 void mirror_look(struct gpu *gpu, uint64_t now_ns)
@@ -277,4 +329,72 @@ void mirror_look(struct gpu *gpu, uint64_t now_ns)
 			LIST_FOREACH(a, &v->probing->attached, next)
 				look_at(a);
 	}
+}
+
+/* Calls visit for each probe of which a round is under way. */
+static void each_round(const struct gpu *gpu, void (*visit)(struct attached_probe *attached, void *context),
+		       void *context)
+{
+	for (const struct vgpu *v = gpu->vgpus; v; v = v->next) {
+		struct attached_probe *a;
+
+		if (v->probing)
+			LIST_FOREACH(a, &v->probing->attached, next)
+				if (a->mirror)
+					visit(a, context);
+	}
+}
+
+static void count_round(struct attached_probe *attached, void *context)
+{
+	(void)attached;
+	++*(unsigned *)context;
+}
+
+bool mirrors_are_under_way(const struct gpu *gpu)
+{
+	unsigned count = 0;
+
+	each_round(gpu, count_round, &count);
+	return count;
+}
+
+/* Ends a round whose copies have been read, or of which there are none. A round that took too long is followed by the next. */
+static void settle_round(struct attached_probe *attached, void *context)
+{
+	const struct mirror *mirror = attached->mirror;
+	bool is_late = mirror->is_late;
+
+	(void)context;
+	if (mirror->due || (mirror->file_count && !mirror->is_read))
+		return;
+	finish(attached);
+	if (is_late && is_wanted(attached))
+		begin(attached);
+}
+
+struct next_reader {
+	struct mirror *mirror;
+	bool is_busy;
+};
+
+static void find_oldest(struct attached_probe *attached, void *context)
+{
+	struct mirror *mirror = attached->mirror;
+	struct next_reader *next = context;
+
+	next->is_busy |= mirror->has_thread;
+	if (!mirror->due && !mirror->has_thread && mirror->file_count &&
+	    (!next->mirror || mirror->ticket < next->mirror->ticket))
+		next->mirror = mirror;
+}
+
+void mirror_settle(struct gpu *gpu)
+{
+	struct next_reader next = { 0 };
+
+	each_round(gpu, settle_round, NULL);
+	each_round(gpu, find_oldest, &next);
+	if (next.mirror && !next.is_busy)
+		start_reader(next.mirror); /* without a thread, it is tried again at the next look */
 }

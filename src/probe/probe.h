@@ -32,6 +32,7 @@ enum {
 	PROBE_VISITS_MAX = 1 << 18,
 };
 #define PROBE_AREA_BYTES_MAX (256ull << 20)
+#define PROBE_ATTACHED_BYTES_MAX (16ull << 20) /* of an area, for a probe that is attached to a vGPU */
 
 enum probe_map_kind { PROBE_MAP_ARRAY, PROBE_MAP_SM_ARRAY, PROBE_MAP_HASH, PROBE_MAP_RING, PROBE_MAP_DATA };
 

@@ -14,6 +14,9 @@
  *	threads COUNT TIMES	launch step so often in each of so many threads, each on a stream of its own
  *	result			a hash of the array
  *	context			destroy the context, and make another one
+ *	linger PATH		when the process exits, after the library: wait until there is such a file
+ *	log			load PTX that the driver refuses, with a buffer for the reason: its size, its length
+ *	retain, release		a reference to the primary context of the device
  *	leave			_exit */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -268,6 +271,32 @@ static CUresult launch_threads(unsigned count)
 	return result;
 }
 
+static char linger[256];
+
+/* Registered before CUDA is initialized, so it is called after what the library has registered. */
+static void wait_for_file(void)
+{
+	while (linger[0] && access(linger, F_OK))
+		usleep(10000);
+}
+
+static CUresult print_log(void)
+{
+	/* Before the place of a probe, so that the reason has the same line with a probe. */
+	static const char bad[] =
+		".version 7.0\n.target sm_70\n.address_size 64\n"
+		".visible .entry step(.param .u64 array)\n{\n	.reg .frob %r1;\n	ret;\n}\n";
+	char log[1024] = "";
+	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
+	void *values[] = { log, (void *)sizeof(log) };
+	CUmodule none;
+
+	if (!CALL(cuModuleLoadDataEx, &none, bad, 2, options, values))
+		return CUDA_ERROR_UNKNOWN;
+	printf("%u %zu ", (unsigned)(uintptr_t)values[1], strlen(log));
+	return CUDA_SUCCESS;
+}
+
 static CUresult obey(const char *line)
 {
 	char word[16] = "", argument[256] = "";
@@ -297,6 +326,16 @@ static CUresult obey(const char *line)
 		result = CALL(cuCtxDestroy_v2, context);
 		return result ? result : begin();
 	}
+	if (!strcmp(word, "linger")) {
+		snprintf(linger, sizeof(linger), "%s", argument);
+		return CUDA_SUCCESS;
+	}
+	if (!strcmp(word, "log"))
+		return print_log();
+	if (!strcmp(word, "retain"))
+		return CALL(cuDevicePrimaryCtxRetain, &(CUcontext){ NULL }, 0);
+	if (!strcmp(word, "release"))
+		return CALL(cuDevicePrimaryCtxRelease_v2, 0);
 	if (!strcmp(word, "leave"))
 		_exit(0);
 	return load(word, argument);
@@ -307,6 +346,7 @@ int main(void)
 	char line[512];
 	CUresult result;
 
+	atexit(wait_for_file);
 	cuda = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!cuda || CALL(cuInit, 0) || begin()) {
 		fprintf(stderr, "probed: no GPU\n");

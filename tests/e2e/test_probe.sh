@@ -13,6 +13,11 @@ here=$(dirname "$0")
 echo '== what is in a probe'
 status 0 "$belfry" probe check kernelstat
 told 'program: kernelstat_exit at kernel_exit' "what is in it"
+grep -qE '^  map: kernels, hash of [0-9]+ entries, keys of 8 and values of [0-9]+ bytes$' "$work/out" ||
+	fail "the map of kernelstat: $(cat "$work/out")"
+# What attach would refuse.
+status 1 "$belfry" probe check "$objects/huge.bpf.o"
+says 'the limit is 16 MiB' "maps that are too large"
 status 1 "$belfry" probe check "$objects/writes.bpf.o"
 says 'writes.bpf.c:' "the line of a refusal"
 status 1 "$belfry" probe check no_such
@@ -134,8 +139,22 @@ ordered a launch step 3 64 2
 calls=$((calls + 2))
 exactly kernelstat "$calls" step
 
+echo '== logs of the driver'
+begin plain
+ordered plain log
+expected_log=$answer
+finish plain
+ordered a log
+[ "$answer" = "$expected_log" ] || fail "with a probe the log is $answer, not $expected_log"
+
 echo '== the program ends'
-finish a
+ordered a linger "$work/go"
+leave_alone a
+until_so dumps 'ended: its last copy' kernelstat
+exactly kernelstat "$calls" step # and not twice, though the process lives
+[ -d "/proc/$(process_of a)" ] || fail "the process has ended too early"
+touch "$work/go"
+wait "${probed[a]}" || fail "the program on a: $(cat "$work/a.err")"
 exactly kernelstat "$calls" step
 status 0 "$belfry" probe dump kernelstat --vgpu a
 told 'ended: its last copy' "a process that has ended"

@@ -219,7 +219,7 @@ static void draw_simple(struct maker *maker)
 	}
 }
 
-/* A jump over a few instructions. */
+/* A jump over a few instructions; in some cases with others for those that jump. */
 static void draw_skip(struct maker *maker)
 {
 	static const uint8_t ops[] = { BPF_JEQ,	 BPF_JNE,  BPF_JGT,  BPF_JGE,  BPF_JLT, BPF_JLE,
@@ -231,6 +231,15 @@ static void draw_skip(struct maker *maker)
 	     is_x == BPF_X ? any_register(maker) : 0, 0, is_x == BPF_X ? 0 : any_number(maker));
 	for (uint32_t i = any(maker, 3) + 1; i; i--)
 		draw_simple(maker);
+	if (!any(maker, 3)) {
+		size_t over = maker->count;
+
+		emit(maker, BPF_JMP | BPF_JA, 0, 0, 0, 0);
+		maker->to[at].off = (int16_t)(over - at);
+		draw_simple(maker);
+		maker->to[over].off = (int16_t)(maker->count - over - 1);
+		return;
+	}
 	maker->to[at].off = (int16_t)(maker->count - at - 1);
 }
 

@@ -35,6 +35,7 @@ static bool has_kernel;
 static bool has_ptxas;
 static struct bf_error no_kernel;
 static unsigned made, taken, runs_in_kernel, assembled;
+static bool has_code[256]; /* operation codes of the programs */
 
 static void make_kernel_maps(struct trial *trial)
 {
@@ -81,6 +82,8 @@ static struct trial *open_trial(const struct made_options *options, uint64_t *se
 	assert_non_null(trial);
 	trial->count = program_draw(options, seed, trial->insns);
 	assert_true(trial->count <= MADE_MAX);
+	for (size_t i = 0; i < trial->count; i++)
+		has_code[trial->insns[i].code] = true;
 	code.insns = trial->insns;
 	code.insn_count = trial->count;
 	if (probe_make(&code, NULL, &trial->probe, &err))
@@ -294,9 +297,59 @@ static void kernel_agrees_on_the_programs_that_it_accepts(void **state)
 	(void)state;
 	if (!has_kernel)
 		skip_case(no_kernel.text);
-	print_message("of %u programs the kernel's verifier took %u\n", made, taken);
+	print_message("of %u programs the kernel's verifier took %u; it ran them on %u contexts\n", made,
+		      taken, runs_in_kernel);
 	assert_true(taken * 2 > made);
 	assert_true(runs_in_kernel >= taken);
+	/* A kernel that takes all programs has run 100,000 contexts at least. */
+	assert_true(taken < made || runs_in_kernel >= 100000);
+}
+
+/* Every operation of ALU, ALU32, jumps, loads, stores and atomics that is translated: a program of the generator that lacks one
+ * would not show anything about it. */
+static void programs_have_every_kind_of_instruction(void **state)
+{
+	static const uint8_t alu[] = { BPF_ADD, BPF_SUB, BPF_MUL, BPF_DIV, BPF_OR,  BPF_AND,
+				       BPF_LSH, BPF_RSH, BPF_MOD, BPF_XOR, BPF_MOV, BPF_ARSH };
+	static const uint8_t jumps[] = { BPF_JEQ,  BPF_JGT, BPF_JGE, BPF_JSET, BPF_JNE, BPF_JSGT,
+					 BPF_JSGE, BPF_JLT, BPF_JLE, BPF_JSLT, BPF_JSLE };
+	static const uint8_t sizes[] = { BPF_B, BPF_H, BPF_W, BPF_DW };
+	unsigned count = 0, missing = 0;
+
+	(void)state;
+#define HAS(code) \
+	do { \
+		if (!has_code[(uint8_t)(code)]) { \
+			print_message("no program has operation code %#x\n", (unsigned)(code)); \
+			missing++; \
+		} \
+	} while (0)
+	for (unsigned i = 0; i < sizeof(alu); i++)
+		for (unsigned k = 0; k < 4; k++)
+			HAS(alu[i] | (k & 1 ? BPF_ALU : BPF_ALU64) | (k & 2 ? BPF_X : BPF_K));
+	for (unsigned i = 0; i < sizeof(jumps); i++)
+		for (unsigned k = 0; k < 4; k++)
+			HAS(jumps[i] | (k & 1 ? BPF_JMP32 : BPF_JMP) | (k & 2 ? BPF_X : BPF_K));
+	for (unsigned i = 0; i < sizeof(sizes); i++) {
+		HAS(BPF_LDX | BPF_MEM | sizes[i]);
+		HAS(BPF_STX | BPF_MEM | sizes[i]);
+		HAS(BPF_ST | BPF_MEM | sizes[i]);
+	}
+	HAS(BPF_ALU | BPF_NEG);
+	HAS(BPF_ALU64 | BPF_NEG);
+	HAS(BPF_ALU | BPF_END | BPF_TO_LE);
+	HAS(BPF_ALU | BPF_END | BPF_TO_BE);
+	HAS(BPF_STX | BPF_ATOMIC | BPF_W);
+	HAS(BPF_STX | BPF_ATOMIC | BPF_DW);
+	HAS(BPF_LD | BPF_IMM | BPF_DW);
+	HAS(BPF_JMP | BPF_CALL);
+	HAS(BPF_JMP | BPF_JA);
+	HAS(BPF_JMP | BPF_EXIT);
+#undef HAS
+	for (unsigned i = 0; i < 256; i++)
+		count += has_code[i];
+	print_message("the programs have %u operation codes\n", count);
+	assert_int_equal(missing, 0);
 }
 
 static void ptxas_assembles_a_sample_of_the_programs(void **state)
@@ -322,6 +375,7 @@ int main(void)
 		cmocka_unit_test(programs_leave_in_maps_what_ebpf_defines),
 		cmocka_unit_test(damaged_programs_are_refused_or_do_not_fault),
 		cmocka_unit_test(kernel_agrees_on_the_programs_that_it_accepts),
+		cmocka_unit_test(programs_have_every_kind_of_instruction),
 		cmocka_unit_test(ptxas_assembles_a_sample_of_the_programs),
 	};
 
