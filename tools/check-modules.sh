@@ -52,6 +52,7 @@ may metrics client base
 may attach client base
 may slurm warden client base
 may kube attach client base
+may dra kube attach client base
 may verify coro base
 may cli attach client verify cuda replay probe policy sched belfry soft/link soft warden gate rm base
 
@@ -70,7 +71,7 @@ private coro/coro.h
 private probe/inside.h
 private router/internal.h
 private kube/plugin.h
-private kube/wire.h
+private kube/wire.h src/dra/main.c
 private router/config_sections.h
 private soft/link/ask.h tests/e2e/test_soft_escapes.c
 private soft/driver/state.h tests/unit/soft_load.c tests/e2e/card.c

@@ -3,7 +3,7 @@
 # As root it installs them; otherwise, and with --check, it prints the one command to run and fails.
 set -eu
 
-build='gcc make meson ninja-build pkg-config libc6-dev libseccomp-dev libjson-c-dev libzstd-dev liblz4-dev libmicrohttpd-dev libnghttp2-dev libbpf-dev libelf-dev zlib1g-dev clang python3'
+build='gcc make meson ninja-build pkg-config libc6-dev libseccomp-dev libjson-c-dev libzstd-dev liblz4-dev libmicrohttpd-dev libnghttp2-dev libcurl4-openssl-dev libbpf-dev libelf-dev zlib1g-dev clang python3'
 test='libcmocka-dev python3-yaml python3-grpcio crun runc containerd podman uidmap musl-tools libslurm-dev slurmctld slurmd slurm-client munge'
 lint='clang-format clang-tidy libclang-rt-dev cppcheck shellcheck mandoc'
 deb='build-essential debhelper dpkg-dev lintian libslurm-dev slurm-wlm-basic-plugins'

@@ -56,8 +56,11 @@ void attach_share_name(struct json_object *config, const char *id, char name[SPE
 /* Whether a vGPU was made for the parts of a container; of that container, unless id is NULL. */
 bool attach_is_share_name(const char *name, const char *id);
 
-/* cdi.c: the CDI specification of these vGPUs, to be released. NULL: out of memory. */
-struct json_object *attach_cdi(const char *folder, const char *const *names, size_t count);
+/* Whether a vGPU was made for a claim of Kubernetes: "claim-UID-NUMBER". */
+bool attach_is_claim_name(const char *name);
+
+/* cdi.c: the CDI specification of these vGPUs, to be released; `kind` is ATTACH_KIND or another. NULL: out of memory. */
+struct json_object *attach_cdi(const char *kind, const char *folder, const char *const *names, size_t count);
 
 /* profile.c: add Belfry's filter to a seccomp profile, linux.seccomp of the configuration. *profile NULL: there was none.
  * Refuses profiles that cannot be combined with it. */

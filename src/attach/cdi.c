@@ -42,14 +42,14 @@ static struct json_object *device_json(const char *folder, const char *name)
 	return device;
 }
 
-struct json_object *attach_cdi(const char *folder, const char *const *names, size_t count)
+struct json_object *attach_cdi(const char *kind, const char *folder, const char *const *names, size_t count)
 {
 	struct json_object *top = json_object_new_object(), *devices = json_object_new_array();
 
 	for (size_t i = 0; i < count; i++)
 		add(devices, device_json(folder, names[i]));
 	json_add_text(top, "cdiVersion", "0.3.0");
-	json_add_text(top, "kind", ATTACH_KIND);
+	json_add_text(top, "kind", kind);
 	json_add(top, "devices", devices);
 	return top;
 }

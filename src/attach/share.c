@@ -123,3 +123,11 @@ bool attach_is_share_name(const char *name, const char *id)
 	suffix_of(id, suffix);
 	return !strcmp(at, suffix);
 }
+
+bool attach_is_claim_name(const char *name)
+{
+	const char *number = strrchr(name, '-');
+
+	return !strncmp(name, "claim-", 6) && number && number - name > 12 &&
+	       isdigit((unsigned char)number[1]);
+}

@@ -92,7 +92,7 @@ static int write_all(const struct request *request, const struct names *names, s
 
 	if (rc)
 		return rc;
-	spec = attach_cdi(request->marks, names->at, names->count);
+	spec = attach_cdi(ATTACH_KIND, request->marks, names->at, names->count);
 	text = json_object_to_json_string_ext(spec, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE);
 	if (!text)
 		rc = bf_fail(err, ENOMEM, "out of memory");

@@ -115,14 +115,15 @@ static int add_shares(struct inventory *inventory, struct json_object *report)
 	return rc;
 }
 
-/* Names of resources end with a letter or a digit. vGPUs of shared domains cannot have containers. */
+/* Names of resources end with a letter or a digit. vGPUs of shared domains cannot have containers. vGPUs of claims are
+ * those of belfry-dra. */
 static bool is_offered(struct json_object *vgpu, const struct inventory_options *options)
 {
 	const char *name = gather_text(vgpu, "name", "");
 	size_t length = strlen(name);
 
 	return length && length + strlen("vgpu-") <= INVENTORY_NAME_MAX &&
-	       isalnum((unsigned char)name[length - 1]) &&
+	       isalnum((unsigned char)name[length - 1]) && !attach_is_claim_name(name) &&
 	       !json_object_get_boolean(gather_at(vgpu, "ephemeral")) && !gather_at(vgpu, "mps_server") &&
 	       !gather_at(vgpu, "sm") && json_object_get_int64(gather_at(vgpu, "owner")) == options->owner;
 }

@@ -13,7 +13,7 @@ if [ -z "${BELFRY_TEST_IN_NAMESPACE:-}" ]; then
 	exec env BELFRY_TEST_IN_NAMESPACE=1 unshare --mount --propagation private "$0"
 fi
 . "$(dirname "$0")/common.sh"
-export BELFRY_SOFT="mem=512M,linger=1,name=ct$$"
+export BELFRY_SOFT="mem=1G,linger=1,name=ct$$"
 hog=/build/tests/e2e/hog
 
 use_daemon
@@ -196,7 +196,7 @@ with_runtime() {
 	shares_are_kept
 	exec_does_not_escape
 	killed_between_create_and_start
-	many_at_once "$([ "$runtime" = "${runtimes[0]}" ] && echo 60 || echo 20)"
+	many_at_once "$([ "$runtime" = "${runtimes[0]}" ] && echo 200 || echo 20)"
 	two_on_a_small_vgpu
 	an_unknown_vgpu_is_named
 	belfryd_is_restarted
@@ -216,7 +216,7 @@ start_daemon
 grep -q 'NoNewPrivs:.1' "/proc/$daemon/status" || fail "belfryd is not confined"
 until_so test -S "$listen"
 status 0 "$belfry" create small --mem 32M
-status 0 "$belfry" create many --mem 160M
+status 0 "$belfry" create many --mem 640M
 status 0 "$belfry" create big --time 75 --mem 32M
 status 0 "$belfry" create little --time 25 --mem 32M
 calibrate

@@ -25,7 +25,10 @@ for path in sorted(glob.glob("*.yaml")):
         assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name), name
         objects[one["kind"], name] = one
 
-versions = {"DaemonSet": "apps/v1", "RuntimeClass": "node.k8s.io/v1", "Pod": "v1"}
+rbac = "rbac.authorization.k8s.io/v1"
+resource = "resource.k8s.io/v1"
+versions = {"DaemonSet": "apps/v1", "RuntimeClass": "node.k8s.io/v1", "Pod": "v1", "ServiceAccount": "v1",
+            "ClusterRole": rbac, "ClusterRoleBinding": rbac, "DeviceClass": resource, "ResourceClaimTemplate": resource}
 for (kind, name), one in objects.items():
     assert one["apiVersion"] == versions[kind], (kind, name)
 
@@ -51,6 +54,38 @@ assert pod["nodeSelector"] == runtime["scheduling"]["nodeSelector"], "pods run w
 
 toml = open("containerd.toml").read()
 assert f'runtimes.{runtime["handler"]}]' in toml and "/usr/bin/belfry-oci" in toml, "the handler of the runtime class"
+
+# The driver for claims: its folders, its rights, and the names by which the example finds it.
+header = open(f"{source}/src/dra/dra.h").read()
+driver = re.search(r'#define DRA_DRIVER "([^"]*)"', header)[1]
+main = open(f"{source}/src/dra/main.c").read()
+dra = objects["DaemonSet", "belfry-dra"]["spec"]
+assert dra["selector"]["matchLabels"].items() <= dra["template"]["metadata"]["labels"].items()
+dra = dra["template"]["spec"]
+(container,) = dra["containers"]
+volumes = {volume["name"]: volume["hostPath"]["path"] for volume in dra["volumes"]}
+assert volumes == {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+assert all(f'"{volumes[name]}' in main for name in ("registry", "plugins", "cdi")), "the default folders"
+assert container["command"] == ["/usr/libexec/belfry/belfry-dra"] and container["image"].endswith(":" + version)
+assert [one["name"] for one in container["env"]] == ["NODE_NAME"] and 'getenv("NODE_NAME")' in main
+assert all(not word.startswith("--") or f'"{word[2:]}"' in main for word in container["args"])
+assert dra["nodeSelector"] == pod["nodeSelector"]
+account = objects["ServiceAccount", "belfry-dra"]["metadata"]
+binding = objects["ClusterRoleBinding", "belfry-dra"]
+assert dra["serviceAccountName"] == account["name"] and binding["roleRef"]["name"] == "belfry-dra"
+assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}]
+rules = {name: rule["verbs"] for rule in objects["ClusterRole", "belfry-dra"]["rules"] for name in rule["resources"]}
+assert rules == {"resourceclaims": ["get"], "resourceslices": ["get", "create", "update"], "nodes": ["get"]}
+(selector,) = objects["DeviceClass", "belfry-gpu"]["spec"]["selectors"]
+assert selector["cel"]["expression"] == f'device.driver == "{driver}"'
+(request,) = objects["ResourceClaimTemplate", "part-of-a-gpu"]["spec"]["spec"]["devices"]["requests"]
+assert ("DeviceClass", request["exactly"]["deviceClassName"]) in objects
+assert set(request["exactly"]["capacity"]["requests"]) == {"memory", "time"}
+claimed = objects.pop(("Pod", "claimed"))["spec"]
+assert ("RuntimeClass", claimed["runtimeClassName"]) in objects
+(claim,) = claimed["resourceClaims"]
+assert ("ResourceClaimTemplate", claim["resourceClaimTemplateName"]) in objects
+assert claimed["containers"][0]["resources"]["claims"] == [{"name": claim["name"]}]
 
 examples = [one["spec"] for (kind, _), one in objects.items() if kind == "Pod"]
 assert len(examples) == 2

@@ -16,7 +16,7 @@
 static const struct inventory_options usual = { .slots = 2 };
 
 /* Two GPUs of 4 and 2 GiB. On GPU 0 a vGPU of root with 1 GiB and 25.5 %, one of a pod, one of a user, and one that is
- * shared. */
+ * shared. On GPU 1 one of a claim, which belfry-dra offers. */
 static const char both[] =
 	"{\"daemon\": {}, \"gpus\": [{\"gpu\": \"0\", \"mem\": {\"total\": 4294967296}}, {\"gpu\": \"1\", \"mem\": "
 	"{\"total\": 2147483648}}], \"vgpus\": ["
@@ -26,6 +26,8 @@ static const char both[] =
 	"1073741824}, \"time\": {\"request\": 0.5}},"
 	"{\"name\": \"his\", \"gpu\": \"1\", \"owner\": 1000, \"ephemeral\": false, \"mem\": {\"limit\": 1}, \"time\": "
 	"{\"request\": 0}},"
+	"{\"name\": \"claim-11111111-2222-4333-8444-555555555555-0\", \"gpu\": \"1\", \"owner\": 0, \"ephemeral\": false, "
+	"\"mem\": {}, \"time\": {}},"
 	"{\"name\": \"dash-\", \"gpu\": \"1\", \"owner\": 0, \"ephemeral\": false, \"mem\": {}, \"time\": {}},"
 	"{\"name\": \"side\", \"gpu\": \"1\", \"owner\": 0, \"ephemeral\": false, \"sm\": {}, \"mem\": {}, \"time\": {}}]}";
 
