@@ -72,6 +72,6 @@ END {
 	row("without"); row("with")
 	if (sum["without", "memory"] && sum["without", "compute"])
 		printf "%-22s %12.3f %12.3f\n", "ratio", sum["with", "memory"] / sum["without", "memory"], sum["with", "compute"] / sum["without", "compute"]
-	exit !(sum["with", "memory"] && sum["with", "compute"])
-}' "$WORK/picks" "$WORK/results" || { echo "FAILED: a program did nothing"; status=1; }
+	exit !(sum["with", "memory"] && sum["with", "compute"] && picks["with"] && pairs["with"])
+}' "$WORK/picks" "$WORK/results" || { echo "FAILED: a program did nothing, or the policy placed none"; status=1; }
 exit "$status"

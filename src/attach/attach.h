@@ -105,6 +105,9 @@ int attach_read(struct attach_reader *reader, const char *bytes, size_t count, s
 /* The name of the pod in the annotations of a container; NULL: none. */
 const char *attach_pod_of(struct json_object *annotations);
 
+/* Refuses a container without a mark whose seccomp profile, which its user may have written, names a vGPU. */
+int attach_refuse_listener(struct json_object *config, struct bf_error *err);
+
 /* What the metadata of a listener says: the vGPU. */
 #define ATTACH_METADATA "belfry:vgpu="
 

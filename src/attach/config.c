@@ -197,6 +197,22 @@ static bool is_edited(struct json_object *linux_part, const struct attach_listen
 	return path && metadata && !strcmp(path, listener->path) && !strcmp(metadata, listener->metadata);
 }
 
+int attach_refuse_listener(struct json_object *config, struct bf_error *err)
+{
+	struct json_object *linux_part = NULL, *profile = NULL;
+	const char *metadata = NULL;
+
+	if (json_object_object_get_ex(config, "linux", &linux_part) &&
+	    json_object_object_get_ex(linux_part, "seccomp", &profile))
+		metadata = text_of(profile, "listenerMetadata");
+	if (!metadata || strncmp(metadata, ATTACH_METADATA, sizeof(ATTACH_METADATA) - 1) != 0)
+		return 0;
+	return bf_fail(
+		err, EPERM,
+		"its seccomp profile names a vGPU (listenerMetadata), which only Belfry may do; use the device " ATTACH_KIND
+		"=NAME");
+}
+
 static int edit_seccomp(struct json_object *linux_part, const struct attach_listener *listener,
 			struct bf_error *err)
 {

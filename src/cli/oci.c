@@ -145,7 +145,7 @@ int oci_edit(struct json_object *config, const struct oci_options *options_of, b
 
 	*is_ours = !rc && (vgpu[0] || share.gpu[0]);
 	if (!*is_ours)
-		return rc;
+		return rc ? rc : attach_refuse_listener(config, err);
 	if (share.gpu[0])
 		rc = oci_make_vgpu(config, &share, options_of->id, vgpu, err);
 	if (rc)

@@ -225,9 +225,11 @@ static int parse_public(struct spec *spec, const char *text, struct bf_error *er
 
 static int parse_domain(struct spec *spec, const char *text, struct bf_error *err)
 {
-	int rc = spec_check_name(text, err);
-
-	if (rc)
+	if (!strcmp(text, "none")) { /* one of its own */
+		spec->domain[0] = 0;
+		return 0;
+	}
+	if (spec_check_name(text, err))
 		return bf_fail(
 			err, EINVAL,
 			"domain '%.64s': not a name; use 1 to 63 of a-z 0-9 . _ -, a letter or digit first",

@@ -12,7 +12,8 @@
  * table.lock (handles of streams), all_lock (the list of contexts), captured.lock (events), waiting.lock (waits for contexts).
  *
  * Every symbol of the driver's library is defined, by a source here or by tools/coro-table.py according to classes.txt.
- * Without a lease (BELFRY_LEASE is not set) all calls are forwarded as they are. */
+ * Without BELFRY_LEASE and BELFRY_CORO_SHUFFLE no work is moved. The library also inserts probes (probe.h) and writes traces for
+ * belfry verify (trace.h), with a lease or without. */
 #ifndef BELFRY_CORO_H
 #define BELFRY_CORO_H
 
@@ -221,7 +222,7 @@ bool place_is_idle(struct vstream *vstream, int at);
 /* ---- capture.c */
 /* Whether the stream is being captured: its work goes to the base, which is the one that captures. */
 bool vstream_is_capturing(const struct vstream *vstream);
-/* No capture begins while this is held. Inside all other locks. */
+/* No capture begins while this is held: begin_lock of the order at the top. */
 void captures_lock(void);
 void captures_unlock(void);
 bool captures_are_there(void);

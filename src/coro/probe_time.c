@@ -10,9 +10,9 @@ enum { HANDLES = 1 << 14, SEARCH_MOST = 64 };
 
 _Atomic bool times_some;
 
-/* A kernel with a timed form. Never freed: a launch in another thread may use it. */
+/* A kernel with a timed form, until its owner is unloaded. With loaded.lock; launches use `handles` only. */
 struct timed {
-	void *owner; /* a CUmodule or a CUlibrary; NULL: it was unloaded */
+	void *owner; /* a CUmodule or a CUlibrary */
 	bool is_library;
 	char *name, *form;
 	uint32_t params;

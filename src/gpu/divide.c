@@ -85,7 +85,7 @@ static uint64_t wish_of(const struct division *d, const struct share *share)
 	return bf_max(bf_min(share->part->wish, share->limit) * ONE, request_of(d, share));
 }
 
-/* All the room of the group, and of nobody else. */
+/* The goal of the group is its limit. Other shares have no goal here. */
 static uint64_t group_of(const struct division *d, const struct share *share)
 {
 	(void)d;

@@ -20,7 +20,7 @@ enum {
 	LEASE_JOIN_MS = 2000,	/* after this time a new vGPU gets units that others have not given back */
 	LEASE_ANSWER_MS = 1000, /* a holder that has not given units back by then: its gate is closed */
 	LEASE_TRIALS_MOST = 6,	/* the time between trials doubles so often */
-	LEASE_END_MS = 10000,	/* whose work has not ended by then, after that: its run is ended */
+	LEASE_END_MS = 10000, /* after the gate was closed: a run whose work has not ended by then is ended */
 };
 
 #define LEASE_MS_NS 1000000ull

@@ -1,7 +1,7 @@
 /* probe: eBPF programs inside GPU kernels. Reads eBPF objects, checks the rules for programs on a GPU,
- * translates them to PTX text, and lays out their maps in device memory. The module is pure: it knows neither
- * vGPUs nor CUDA, and touches no memory but its caller's. It never emits an access that is not proven or
- * checked to be within the probe's stack or one of its maps.
+ * translates them to PTX text, lays out their maps in device memory (the area), and inserts them into the PTX
+ * of kernels (weave.h). It calls no CUDA function; only probe_verify() makes system calls. It never emits an
+ * access that is not proven or checked to be within the probe's stack or one of its maps.
  *
  * The program in which a probe runs can write to the memory of the maps. So translated code contains all
  * sizes as constants, and the functions on an area take every word in it as a hostile value. */

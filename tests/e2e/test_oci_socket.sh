@@ -48,6 +48,15 @@ edit() {
 	status "$1" "$belfry" oci edit --marks "$work/marks" <"$work/config.json"
 }
 
+a_profile_that_names_a_vgpu_without_a_mark_is_refused() {
+	printf '{"linux": {"seccomp": {"listenerPath": "/s", "listenerMetadata": "belfry:vgpu=one"}}, "mounts": []}' \
+		>"$work/config.json"
+	status 1 "$belfry" oci edit --marks "$work/marks" <"$work/config.json"
+	says "its seccomp profile names a vGPU" "the hook"
+	sed -i s/belfry:/other:/ "$work/config.json"
+	status 0 "$belfry" oci edit --marks "$work/marks" <"$work/config.json"
+}
+
 # The hook says so, before the container is made. Otherwise the container would start, and be killed.
 a_container_with_a_vgpu_of_a_shared_domain_is_refused() {
 	local name
@@ -101,6 +110,7 @@ the_configuration_is_followed() {
 
 only_its_owner_may_connect
 invalid_messages_are_refused
+a_profile_that_names_a_vgpu_without_a_mark_is_refused
 a_container_with_a_vgpu_of_a_shared_domain_is_refused
 silence_delays_no_other
 the_listener_is_started_again

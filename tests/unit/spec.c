@@ -194,6 +194,9 @@ static void other_parts_are_words_and_units(void **state)
 	assert_int_equal(spec.class, SPEC_THROUGHPUT);
 	assert_int_equal(spec_parse(&spec, &parts, "domain", "team-a", NULL), 0);
 	assert_string_equal(spec.domain, "team-a");
+	assert_int_equal(spec_parse(&spec, &parts, "domain", "none", NULL), 0);
+	assert_string_equal(spec.domain, "");
+	assert_int_equal(spec_parse(&spec, &parts, "domain", "team-a", NULL), 0);
 	assert_int_equal(spec_parse(&spec, &parts, "timeslice", "200us", NULL), 0);
 	assert_int_equal(spec.timeslice_us, 200);
 	assert_int_equal(spec_parse(&spec, &parts, "interleave", "high", NULL), 0);
