@@ -140,7 +140,7 @@ static bool is_section_sane(const struct file *file, const Elf64_Shdr *section)
 		return false;
 	if (section->sh_type == SHT_NOBITS)
 		return true;
-	if (section->sh_type != SHT_NULL && !is_within(file->size, section->sh_offset, section->sh_size))
+	if (!is_within(file->size, section->sh_offset, section->sh_size))
 		return false;
 	switch (section->sh_type) {
 	case SHT_STRTAB:
@@ -157,6 +157,14 @@ static bool is_section_sane(const struct file *file, const Elf64_Shdr *section)
 	}
 }
 
+/* Symbols that are nowhere have section 0, so nothing may be there. */
+static bool is_first_section_empty(const struct file *file)
+{
+	static const Elf64_Shdr none;
+
+	return !memcmp(file->bytes + file->head.e_shoff, &none, sizeof(none));
+}
+
 int elf_check(const void *bytes, size_t size, struct bf_error *err)
 {
 	struct file file = { .bytes = bytes, .size = size };
@@ -169,7 +177,7 @@ int elf_check(const void *bytes, size_t size, struct bf_error *err)
 	rc = read_head(&file, err);
 	if (rc)
 		return rc;
-	if (!are_strings(&file, file.head.e_shstrndx))
+	if (!are_strings(&file, file.head.e_shstrndx) || !is_first_section_empty(&file))
 		return cut_short(err);
 	for (size_t i = 0; i < file.head.e_shnum; i++) {
 		Elf64_Shdr section = section_at(&file, i);
