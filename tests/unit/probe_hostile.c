@@ -9,8 +9,11 @@
 
 #include <cmocka.h>
 
+#include "base/bytes.h"
 #include "policy_rig.h"
 #include "probe_rig.h"
+
+enum { ROOM = 1 << 20 }; /* probe_bytes allocates as much */
 
 static struct bytes read_probe(const char *name)
 {
@@ -35,6 +38,26 @@ static Elf64_Shdr *find_section(struct bytes bytes, const char *name)
 			return section_at(bytes, i);
 	fail_msg("there is no section %s", name);
 	return NULL;
+}
+
+static Elf64_Shdr *find_symbols(struct bytes bytes)
+{
+	return find_section(bytes, ".symtab");
+}
+
+/* Gives the section a copy of its bytes at the end of the file, with room for `more` bytes. Returns the copy. */
+static uint8_t *move_section(struct bytes *bytes, Elf64_Shdr *section, size_t more)
+{
+	size_t at = (bytes->size + 7) & ~7ull;
+
+	assert_true(at + section->sh_size + more <= ROOM);
+	memset(bytes->at + bytes->size, 0, at - bytes->size);
+	memcpy(bytes->at + at, bytes->at + section->sh_offset, section->sh_size);
+	memset(bytes->at + at + section->sh_size, 0, more);
+	section->sh_offset = at;
+	section->sh_size += more;
+	bytes->size = at + section->sh_size;
+	return bytes->at + at;
 }
 
 static void assert_is_refused(struct bytes bytes, const char *words)
@@ -126,6 +149,73 @@ static void variables_are_in_a_section_with_data(void **state)
 	free(bytes.at);
 }
 
+/* Thousands of symbols and sections can share one name, and each of them is read and compared. */
+static void names_are_not_long(void **state)
+{
+	enum { LONGEST = 511 };
+
+	(void)state;
+	for (unsigned is_symbol = 0; is_symbol < 2; is_symbol++) {
+		struct bytes bytes = read_probe("count");
+		const Elf64_Ehdr *head = (Elf64_Ehdr *)bytes.at;
+		Elf64_Shdr *symbols = find_symbols(bytes);
+		Elf64_Shdr *strings = section_at(bytes, is_symbol ? symbols->sh_link : head->e_shstrndx);
+		uint32_t at = (uint32_t)strings->sh_size;
+		Elf64_Shdr *unused = find_section(bytes, ".debug_abbrev");
+		Elf64_Sym *symbol = (Elf64_Sym *)(bytes.at + symbols->sh_offset) + 1;
+		uint8_t *name = move_section(&bytes, strings, LONGEST + 2) + at;
+
+		memset(name, 'a', LONGEST);
+		*(is_symbol ? &symbol->st_name : &unused->sh_name) = at;
+		assert_is_taken(bytes);
+		name[LONGEST] = 'a';
+		assert_is_refused(bytes, "it is damaged");
+		free(bytes.at);
+	}
+}
+
+/* Puts `count` parts of `records` records each, of a section that is not there, before the table of lines. */
+static void add_parts(struct bytes *bytes, unsigned count, unsigned records)
+{
+	enum { PART = 8, RECORD = 16 };
+	size_t more = (size_t)count * (PART + (size_t)records * RECORD), size, start;
+	Elf64_Shdr *section = find_section(*bytes, ".BTF.ext");
+	uint8_t *to = move_section(bytes, section, more);
+
+	/* Its header: 4 bytes of the header's size at 4, then offset and size of the lines at 16 and 20. */
+	start = bf_get32(to + 4) + bf_get32(to + 16) + 4;
+	size = section->sh_size - more;
+	memmove(to + start + more, to + start, size - start);
+	memset(to + start, 0, more);
+	for (unsigned i = 0; i < count; i++)
+		bf_put32(to + start + (size_t)i * (PART + (size_t)records * RECORD) + 4, records);
+	bf_put32(to + 20, bf_get32(to + 20) + (uint32_t)more);
+}
+
+static void assert_line_is_told(unsigned parts, unsigned records, bool is_told)
+{
+	struct bytes bytes = read_probe("prints");
+	struct probe *probe = NULL;
+	struct bf_error err;
+
+	if (parts)
+		add_parts(&bytes, parts, records);
+	assert_int_equal(probe_open(bytes.at, bytes.size, NULL, &probe, &err), -EINVAL);
+	assert_text_has(err.text, "it calls bpf_get_prandom_u32");
+	assert_int_equal(strstr(err.text, "prints.bpf.c:12: ") != NULL, is_told);
+	free(bytes.at);
+}
+
+/* For each part of the table of lines, all sections are searched. */
+static void table_of_lines_has_no_more_parts_than_sections(void **state)
+{
+	(void)state;
+	assert_line_is_told(0, 0, true);
+	assert_line_is_told(3, 1, true);
+	assert_line_is_told(1, 0, false);
+	assert_line_is_told(1024, 1, false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -133,6 +223,8 @@ int main(void)
 		cmocka_unit_test(section_without_a_type_is_in_the_file),
 		cmocka_unit_test(relocation_has_a_symbol),
 		cmocka_unit_test(variables_are_in_a_section_with_data),
+		cmocka_unit_test(names_are_not_long),
+		cmocka_unit_test(table_of_lines_has_no_more_parts_than_sections),
 	};
 
 	return cmocka_run_group_tests_name("probe_hostile", tests, NULL, NULL);
