@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include "base/bytes.h"
+#include "base/json.h"
+#include "cli/probe.h"
 #include "policy_rig.h"
 #include "probe_rig.h"
 
@@ -216,6 +218,40 @@ static void table_of_lines_has_no_more_parts_than_sections(void **state)
 	assert_line_is_told(1024, 1, false);
 }
 
+static void titles_are_printable(void **state)
+{
+	static const char *const titles[] = { "\033[2J", "a\nb", "\x9b", "\x7f" };
+	struct bytes bytes = read_probe("columns");
+	struct belfry_print *print =
+		(struct belfry_print *)(bytes.at + find_section(bytes, ".rodata.belfry_print")->sh_offset);
+
+	(void)state;
+	assert_is_taken(bytes);
+	for (unsigned i = 0; i < COUNT(titles); i++) {
+		snprintf(print->title, sizeof(print->title), "%s", titles[i]);
+		assert_is_refused(bytes, "a map or title of column 0 is not printable ASCII");
+	}
+	free(bytes.at);
+}
+
+/* A server of another release may not refuse them. */
+static void titles_are_shown_without_control_characters(void **state)
+{
+	struct json_object *probe = json_object_new_object(), *columns = json_object_new_array(),
+			   *column = json_object_new_object(), *tables, *titles;
+
+	(void)state;
+	json_add_text(column, "map", "rows");
+	json_add_text(column, "title", "\033[2Jtime");
+	json_object_array_add(columns, column);
+	json_add(probe, "columns", columns);
+	probe_tables(probe, 0);
+	assert_true(json_object_object_get_ex(probe, "tables", &tables));
+	assert_true(json_object_object_get_ex(json_object_array_get_idx(tables, 0), "columns", &titles));
+	assert_string_equal(json_object_get_string(json_object_array_get_idx(titles, 0)), "?[2Jtime");
+	json_object_put(probe);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -225,6 +261,8 @@ int main(void)
 		cmocka_unit_test(variables_are_in_a_section_with_data),
 		cmocka_unit_test(names_are_not_long),
 		cmocka_unit_test(table_of_lines_has_no_more_parts_than_sections),
+		cmocka_unit_test(titles_are_printable),
+		cmocka_unit_test(titles_are_shown_without_control_characters),
 	};
 
 	return cmocka_run_group_tests_name("probe_hostile", tests, NULL, NULL);
