@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/own.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "belfry/probe.h"
 #include "cli/probe.h"
@@ -268,7 +269,10 @@ static struct json_object *table_json(struct json_object *probe, const struct ta
 			   *rows = json_object_new_array(), *bars = json_object_new_array();
 
 	for (unsigned c = 0; c < table->column_count; c++) {
-		json_object_array_add(titles, json_object_new_string(table->columns[c].title));
+		char title[CELL];
+
+		snprintf(title, sizeof(title), "%s", table->columns[c].title);
+		json_object_array_add(titles, json_object_new_string(bf_plain(title)));
 		json_object_array_add(bars,
 				      json_object_new_boolean(table->columns[c].flags & BELFRY_PRINT_BAR));
 	}

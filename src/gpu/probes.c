@@ -182,6 +182,17 @@ void probe_load_verify(struct load *load)
 		bf_fail(&load->err, why.code ? why.code : EINVAL, "%.120s: %.350s", load->file, why.text);
 }
 
+/* A bit that no probe of the vGPU has. There are fewer than PROBE_WIRE_PROBES of them. */
+static uint32_t free_bit(const struct vgpu_probes *probes)
+{
+	const struct attached_probe *a;
+	uint32_t taken = 0;
+
+	LIST_FOREACH(a, &probes->attached, next)
+		taken |= a->bit;
+	return ~taken & (taken + 1);
+}
+
 static void settle(struct load *load, struct vgpu *vgpu, struct bf_error *err)
 {
 	struct attached_probe *attached = load->probe;
@@ -201,6 +212,7 @@ static void settle(struct load *load, struct vgpu *vgpu, struct bf_error *err)
 	}
 	attached->vgpu = vgpu;
 	attached->number = ++vgpu->gpu->next_probe;
+	attached->bit = free_bit(probes);
 	attached->since_s = (int64_t)time(NULL);
 	LIST_INSERT_HEAD(&probes->attached, attached, next);
 	probes->attached_count++;
@@ -269,6 +281,8 @@ static void detach_one(struct vgpu_probes *probes, struct attached_probe *attach
 	mirror_drop(attached);
 	LIST_REMOVE(attached, next);
 	probes->attached_count--;
+	LIST_FOREACH(p, &probes->processes, next)
+		p->last &= ~attached->bit; /* the next probe may get it */
 	LIST_FOREACH_SAFE(p, &probes->processes, next, after)
 		if (probed_is_meant(p, attached) && probed_send(p, PROBE_ORDER_REMOVE, attached, 0))
 			probed_remove(p);

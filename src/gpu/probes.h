@@ -86,7 +86,8 @@ struct attached_probe {
 	struct mirror *mirror; /* NULL: no round is under way */
 	bool is_mirrored;      /* a policy has entries of it */
 	uint32_t number;
-	pid_t pid; /* only this process; 0: all */
+	uint32_t bit; /* in probed::mirroring and probed::last; no two probes of a vGPU have the same */
+	pid_t pid;    /* only this process; 0: all */
 	uint32_t sample;
 	char name[64], file[128], kernel[PROBE_WIRE_KERNEL];
 	struct probe *probe;
@@ -112,9 +113,9 @@ struct probed {
 	char program[32];
 	int sock, process;  /* process: a pidfd */
 	bool is_watched;    /* it was told to report its modules */
-	uint32_t mirroring; /* a bit for each probe number (modulo 32) of which a copy for policies is due */
+	uint32_t mirroring; /* attached_probe::bit of each probe of which a copy for policies is due */
 	struct loop_source *sock_source, *process_source;
-	uint32_t last;		 /* a bit for each probe number (modulo 32) of which the last copy has come */
+	uint32_t last;		 /* attached_probe::bit of each probe of which the last copy has come */
 	LIST_ENTRY(probed) next; /* vgpu_probes::processes */
 };
 

@@ -235,7 +235,7 @@ static void ask(struct vgpu_probes *probes, const struct attached_probe *attache
 		int rc;
 
 		/* A process in its exit handlers: its last copy is in the answer already. */
-		if (!probed_is_meant(p, attached) || p->last >> attached->number % 32 & 1)
+		if (!probed_is_meant(p, attached) || p->last & attached->bit)
 			continue;
 		process = process_json(p->pid, p->program, true);
 		json_object_array_add(to, process);

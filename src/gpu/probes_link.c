@@ -72,7 +72,7 @@ static void take_copy(struct probed *probed, struct attached_probe *attached, st
 	bool is_wrong = file >= 0 && !area_is_copy(attached->probe, file);
 
 	note->text[sizeof(note->text) - 1] = 0;
-	probed->last |= 1u << attached->number % 32;
+	probed->last |= attached->bit;
 	if (is_wrong)
 		copy_keep(attached, probed, PROBE_NO_COPY, -1);
 	else
@@ -159,7 +159,7 @@ static void keep_without(struct probed *probed)
 	struct attached_probe *a;
 
 	LIST_FOREACH(a, &probed->of->attached, next)
-		if (probed_is_meant(probed, a) && !(probed->last >> a->number % 32 & 1))
+		if (probed_is_meant(probed, a) && !(probed->last & a->bit))
 			copy_keep(a, probed, "it ended without a last copy", -1);
 }
 

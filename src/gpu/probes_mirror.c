@@ -208,7 +208,7 @@ static void close_round(struct attached_probe *attached)
 	struct probed *p;
 
 	LIST_FOREACH(p, &attached->vgpu->probing->processes, next)
-		p->mirroring &= ~(1u << attached->number % 32);
+		p->mirroring &= ~attached->bit;
 	attached->mirror->due = 0;
 }
 
@@ -247,7 +247,7 @@ static void begin(struct attached_probe *attached)
 		if (!probed_is_meant(p, attached) || mirror->asked == MIRROR_PROCESSES ||
 		    probed_send(p, PROBE_ORDER_DUMP, attached, mirror->ticket))
 			continue;
-		p->mirroring |= 1u << attached->number % 32;
+		p->mirroring |= attached->bit;
 		mirror->due++;
 		mirror->asked++;
 	}
@@ -258,14 +258,13 @@ bool mirror_came(struct probed *probed, struct attached_probe *attached, const s
 		 int fd)
 {
 	struct mirror *mirror = attached->mirror;
-	uint32_t bit = 1u << attached->number % 32;
 
 	if (!mirror || note->ticket != mirror->ticket)
 		return false;
 	cleanup_close int file = fd;
-	if (!(probed->mirroring & bit))
+	if (!(probed->mirroring & attached->bit))
 		return true; /* a second answer, or a late one */
-	probed->mirroring &= ~bit;
+	probed->mirroring &= ~attached->bit;
 	if (file >= 0 && mirror->file_count < MIRROR_PROCESSES && area_is_copy(attached->probe, file))
 		mirror->files[mirror->file_count++] = bf_take_fd(&file);
 	mirror->gpu->has_dump_done |= !--mirror->due;
@@ -277,7 +276,7 @@ void mirror_gone(struct probed *probed)
 	struct attached_probe *a;
 
 	LIST_FOREACH(a, &probed->of->attached, next)
-		if (a->mirror && probed->mirroring >> a->number % 32 & 1)
+		if (a->mirror && probed->mirroring & a->bit)
 			a->mirror->gpu->has_dump_done |= !--a->mirror->due;
 }
 

@@ -7,7 +7,10 @@
 
 #include "policy/inside.h"
 
-enum { SECTIONS_MAX = 1024 };
+enum {
+	SECTIONS_MAX = 1024,
+	NAME_BYTES = 512, /* with its end; many symbols can share a long name, and it is read for each */
+};
 
 struct file {
 	const uint8_t *bytes;
@@ -78,18 +81,29 @@ static bool are_strings(const struct file *file, size_t i)
 	       !file->bytes[section.sh_offset + section.sh_size - 1];
 }
 
+/* The name at this offset of a string table that are_strings has checked. NULL: it is not there, or is too long. */
+static const char *name_at(const struct file *file, size_t strings, uint32_t at)
+{
+	Elf64_Shdr section = section_at(file, strings);
+	const char *name;
+
+	if (at >= section.sh_size)
+		return NULL;
+	name = (const char *)file->bytes + section.sh_offset + at;
+	return strnlen(name, NAME_BYTES) < NAME_BYTES ? name : NULL;
+}
+
 /* Symbol names are printed, so they must be printable. */
 static bool is_shown(const struct file *file, const Elf64_Shdr *section, uint32_t at)
 {
-	const char *name = (const char *)file->bytes + section_at(file, section->sh_link).sh_offset + at;
+	const char *name = name_at(file, section->sh_link, at);
 
-	return !*name || says_is_word(name);
+	return name && (!*name || says_is_word(name));
 }
 
 static bool are_symbols_sane(const struct file *file, const Elf64_Shdr *section)
 {
 	static const Elf64_Sym none;
-	uint64_t names;
 
 	if (section->sh_entsize != sizeof(Elf64_Sym) || section->sh_size % sizeof(Elf64_Sym) ||
 	    !are_strings(file, section->sh_link))
@@ -97,12 +111,11 @@ static bool are_symbols_sane(const struct file *file, const Elf64_Shdr *section)
 	/* ELF requires an empty first symbol, but libbpf treats it like any other. */
 	if (section->sh_size && memcmp(file->bytes + section->sh_offset, &none, sizeof(none)) != 0)
 		return false;
-	names = section_at(file, section->sh_link).sh_size;
 	for (uint64_t at = 0; at < section->sh_size; at += sizeof(Elf64_Sym)) {
 		Elf64_Sym symbol;
 
 		memcpy(&symbol, file->bytes + section->sh_offset + at, sizeof(symbol));
-		if (symbol.st_name >= names || symbol.st_shndx == SHN_XINDEX ||
+		if (symbol.st_shndx == SHN_XINDEX ||
 		    (symbol.st_shndx >= file->head.e_shnum && symbol.st_shndx < SHN_LORESERVE) ||
 		    !is_shown(file, section, symbol.st_name))
 			return false;
@@ -134,13 +147,12 @@ static bool are_relocations_sane(const struct file *file, const Elf64_Shdr *sect
 
 static bool is_section_sane(const struct file *file, const Elf64_Shdr *section)
 {
-	uint64_t names = section_at(file, file->head.e_shstrndx).sh_size;
-
-	if (section->sh_name >= names || section->sh_flags & SHF_COMPRESSED || section->sh_addralign > 4096)
+	if (!name_at(file, file->head.e_shstrndx, section->sh_name) || section->sh_flags & SHF_COMPRESSED ||
+	    section->sh_addralign > 4096)
 		return false;
 	if (section->sh_type == SHT_NOBITS)
 		return true;
-	if (section->sh_type != SHT_NULL && !is_within(file->size, section->sh_offset, section->sh_size))
+	if (!is_within(file->size, section->sh_offset, section->sh_size))
 		return false;
 	switch (section->sh_type) {
 	case SHT_STRTAB:
@@ -157,6 +169,14 @@ static bool is_section_sane(const struct file *file, const Elf64_Shdr *section)
 	}
 }
 
+/* Symbols that are nowhere have section 0, so nothing may be there. */
+static bool is_first_section_empty(const struct file *file)
+{
+	static const Elf64_Shdr none;
+
+	return !memcmp(file->bytes + file->head.e_shoff, &none, sizeof(none));
+}
+
 int elf_check(const void *bytes, size_t size, struct bf_error *err)
 {
 	struct file file = { .bytes = bytes, .size = size };
@@ -169,7 +189,7 @@ int elf_check(const void *bytes, size_t size, struct bf_error *err)
 	rc = read_head(&file, err);
 	if (rc)
 		return rc;
-	if (!are_strings(&file, file.head.e_shstrndx))
+	if (!are_strings(&file, file.head.e_shstrndx) || !is_first_section_empty(&file))
 		return cut_short(err);
 	for (size_t i = 0; i < file.head.e_shnum; i++) {
 		Elf64_Shdr section = section_at(&file, i);

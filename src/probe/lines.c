@@ -75,15 +75,21 @@ static void keep_line(struct reader *reader, uint32_t base, const uint8_t *recor
 	};
 }
 
+/* Each part of the table is for one section of the object. A table with more parts, or with a part without records, is
+ * damaged: the search for its sections would take long. */
 static void read_sections(struct reader *reader)
 {
 	const uint8_t *head = take(reader, 4), *section;
 	uint32_t bytes = head ? bf_get32(head) : 0;
+	unsigned left = reader->view->head.e_shnum;
 
-	while (bytes >= RECORD_BYTES && (section = take(reader, SECTION_BYTES))) {
-		uint32_t base = base_of(reader, btf__str_by_offset(reader->btf, bf_get32(section)));
+	while (bytes >= RECORD_BYTES && left-- && (section = take(reader, SECTION_BYTES))) {
+		uint32_t count = bf_get32(section + 4), base;
 
-		for (uint32_t i = bf_get32(section + 4); i; i--) {
+		if (!count)
+			return;
+		base = base_of(reader, btf__str_by_offset(reader->btf, bf_get32(section)));
+		for (uint32_t i = count; i; i--) {
 			const uint8_t *record = take(reader, bytes);
 
 			if (!record)

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "policy/file.h"
 #include "probe/inside.h"
 
@@ -43,6 +44,10 @@ static int take_print(struct probe *probe, const uint8_t *bytes, struct bf_error
 	memcpy(print, bytes, sizeof(*print));
 	if (!memchr(print->map, 0, sizeof(print->map)) || !memchr(print->title, 0, sizeof(print->title)))
 		return bf_fail(err, EINVAL, "BELFRY_PRINT: a map or title of column %zu is too long",
+			       probe->print_count);
+	if (!bf_is_line(print->title, sizeof(print->title)) || !bf_is_line(print->map, sizeof(print->map)))
+		return bf_fail(err, EINVAL,
+			       "BELFRY_PRINT: a map or title of column %zu is not printable ASCII",
 			       probe->print_count);
 	map = probe_map_find(probe, print->map);
 	if (!map)

@@ -11,6 +11,14 @@ static bool is_data(const char *name)
 	return !strncmp(name, ".rodata", 7) || !strncmp(name, ".data", 5) || !strncmp(name, ".bss", 4);
 }
 
+/* Whether all that the section has is in the object, or is zeros. */
+static bool has_data(const struct elf_view *view, const Elf64_Shdr *header)
+{
+	return header->sh_type == SHT_NOBITS ||
+	       (header->sh_type == SHT_PROGBITS && header->sh_offset <= view->size &&
+		header->sh_size <= view->size - header->sh_offset);
+}
+
 /* The map of a data section. The first reference makes it. */
 static int data_map(struct probe *probe, const struct elf_view *view, size_t section, struct bf_error *err)
 {
@@ -28,6 +36,8 @@ static int data_map(struct probe *probe, const struct elf_view *view, size_t sec
 	if (!header.sh_size || header.sh_size > 1u << 20)
 		return bf_fail(err, EFBIG, "section %.63s: it is empty, or its variables are too large",
 			       name);
+	if (!has_data(view, &header))
+		return bf_fail(err, EINVAL, "section %.63s: it has no data; compile it again", name);
 	map = &probe->code.maps[probe->code.map_count];
 	*map = (struct probe_map){ .kind = PROBE_MAP_DATA,
 				   .key_bytes = 4,
@@ -47,11 +57,18 @@ static int find_map(const struct probe *probe, const char *name)
 	return map && map->kind != PROBE_MAP_DATA ? (int)(map - probe->code.maps) : -1;
 }
 
+/* Whether the symbol is in a section. Section 0 is none. */
+static bool is_somewhere(const struct elf_view *view, const Elf64_Sym *symbol)
+{
+	return symbol->st_shndx != SHN_UNDEF && symbol->st_shndx < SHN_LORESERVE &&
+	       symbol->st_shndx < view->head.e_shnum;
+}
+
 static int relocate_wide(struct probe *probe, const struct elf_view *view, const struct op *op,
 			 const Elf64_Shdr *symbols, const Elf64_Sym *symbol, struct bf_error *err)
 {
 	struct bpf_insn *insn = &probe->code.insns[op->origin];
-	const char *section = symbol->st_shndx < view->head.e_shnum ? elf_name(view, symbol->st_shndx) : "";
+	const char *section = is_somewhere(view, symbol) ? elf_name(view, symbol->st_shndx) : "";
 	int map;
 
 	if (insn->code != (BPF_LD | BPF_IMM | BPF_DW) || op->origin + 1 >= probe->code.count)
@@ -84,7 +101,7 @@ static int relocate_call(struct probe *probe, const struct elf_view *view, const
 	int64_t target;
 
 	if (insn->code != (BPF_JMP | BPF_CALL) || insn->src_reg != BPF_PSEUDO_CALL ||
-	    symbol->st_shndx >= view->head.e_shnum || view->bases[symbol->st_shndx] == UINT32_MAX ||
+	    !is_somewhere(view, symbol) || view->bases[symbol->st_shndx] == UINT32_MAX ||
 	    symbol->st_value > UINT32_MAX)
 		return code_refuse(&probe->code, op, err, "a call of something that is not a function");
 	target = (int64_t)view->bases[symbol->st_shndx] +
@@ -106,6 +123,8 @@ static int relocate_one(struct probe *probe, const struct elf_view *view, const 
 	if (relocation->r_offset % sizeof(struct bpf_insn))
 		return code_refuse(&probe->code, &op, err,
 				   "a relocation inside an instruction; compile it again");
+	if (!ELF64_R_SYM(relocation->r_info))
+		return code_refuse(&probe->code, &op, err, "a relocation without a symbol; compile it again");
 	switch (ELF64_R_TYPE(relocation->r_info)) {
 	case WIDE:
 		return relocate_wide(probe, view, &op, &symbols, &symbol, err);

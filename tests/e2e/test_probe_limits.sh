@@ -73,6 +73,26 @@ find -L "/proc/$(server_pid a)/fd" -maxdepth 1 -size +63M >"$work/kept" 2>/dev/n
 [ ! -s "$work/kept" ] || fail "the GPU server keeps a file of 64 MiB"
 status 0 "$belfry" probe detach --all --vgpu a
 
+echo '== probes whose numbers are 32 apart'
+status 0 "$belfry" create c
+attach kernelstat
+for _ in $(seq 31); do
+	status 0 "$belfry" probe attach kernelstat --vgpu c
+	status 0 "$belfry" probe detach --all --vgpu c
+done
+attach kernelstat
+peer first # the last copy of one of the two
+endings() {
+	timeout 60 "$belfry" probe dump --vgpu a --json 2>"$work/err" | python3 -c '
+import json, sys
+probes = json.load(sys.stdin)["probes"]
+print(abs(probes[0]["number"] - probes[1]["number"]), sorted(str(p["why"]) for probe in probes for p in probe["processes"]))'
+}
+is_ended() { [ "$(endings)" = "32 ['None', 'it ended without a last copy']" ]; }
+until_so is_ended || fail "the processes of two probes: $(endings)"
+status 0 "$belfry" rm c
+status 0 "$belfry" probe detach --all --vgpu a
+
 echo '== more copies than a dump reads'
 for _ in 1 2 3 4 5 6 7; do
 	status 0 "$belfry" probe attach "$objects/wide.bpf.o" --vgpu a
