@@ -34,7 +34,7 @@ static char *read_all(const char *pattern)
 	glob_t found;
 
 	assert_non_null(text);
-	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+	assert_int_equal(glob(pattern, GLOB_BRACE, NULL, &found), 0);
 	for (size_t i = 0; i < found.gl_pathc; i++) {
 		cleanup_file FILE *file = fopen(found.gl_pathv[i], "r");
 
@@ -110,7 +110,8 @@ static size_t add_row(char *to, const struct ptx_row_info *row, char *const text
 
 static void write_tables(char *to)
 {
-	cleanup_free char *compiled = read_all(BELFRY_TEST_DATA "/ptx/*.ptx");
+	/* Those of Triton are only woven and assembled. */
+	cleanup_free char *compiled = read_all(BELFRY_TEST_DATA "/ptx/{[!t]*,te*}.ptx");
 	cleanup_free char *alone = read_all(BELFRY_TEST_DATA "/../unit/ptx_[a-c,e-z]*.c");
 	cleanup_free char *measured = read_all(BELFRY_TEST_DATA "/ptx/h200.txt");
 	char *const texts[3] = { compiled, alone, measured };
