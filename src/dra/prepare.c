@@ -177,15 +177,18 @@ static int fetch(const struct dra *dra, struct dra_claim *claim, struct bf_error
 	return rc;
 }
 
-/* A claim that is not prepared yet. It is saved before its vGPUs are made: after a crash they can be removed. */
-static int add_claim(struct dra *dra, const struct dra_claim *asked, struct json_object *report,
-		     struct dra_claim **added, struct bf_error *err)
+/* A claim that is not prepared yet. It is saved before its vGPUs are made: after a crash they can be removed. NULL: it
+ * failed. */
+static struct dra_claim *add_claim(struct dra *dra, const struct dra_claim *asked, struct json_object *report,
+				   struct bf_error *err)
 {
 	struct dra_claim *claim = calloc(1, sizeof(*claim));
 	int rc;
 
-	if (!claim)
-		return bf_fail(err, ENOMEM, "out of memory");
+	if (!claim) {
+		bf_fail(err, ENOMEM, "out of memory");
+		return NULL;
+	}
 	memcpy(claim->uid, asked->uid, sizeof(claim->uid));
 	memcpy(claim->space, asked->space, sizeof(claim->space));
 	memcpy(claim->name, asked->name, sizeof(claim->name));
@@ -196,11 +199,10 @@ static int add_claim(struct dra *dra, const struct dra_claim *asked, struct json
 		rc = dra_state_save(dra, claim, err);
 	if (rc) {
 		free(claim);
-		return rc;
+		return NULL;
 	}
 	LIST_INSERT_HEAD(&dra->claims, claim, entry);
-	*added = claim;
-	return 0;
+	return claim;
 }
 
 int dra_prepare(struct dra *dra, const struct dra_claim *asked, const struct dra_claim **prepared,
@@ -216,15 +218,15 @@ int dra_prepare(struct dra *dra, const struct dra_claim *asked, const struct dra
 	else if (!rc)
 		rc = bf_fail(err, EHOSTUNREACH, "belfryd does not run");
 	if (!rc && is_new)
-		rc = add_claim(dra, asked, report, &claim, err);
-	if (!rc) {
+		claim = add_claim(dra, asked, report, err);
+	if (!rc && claim) {
 		rc = make_all(dra, claim, report, err);
 		if (rc && is_new)
 			drop(dra, claim, NULL);
 	}
 	json_object_put(report);
-	if (rc)
-		return rc;
+	if (rc || !claim)
+		return rc ? rc : -err->code;
 	*prepared = claim;
 	if (is_new)
 		bf_log(BF_LOG_INFO, "claim %s/%s is prepared: %zu devices, %s", claim->space, claim->name,
