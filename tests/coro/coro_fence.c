@@ -39,7 +39,7 @@ static void a_place_that_a_stream_has_left_counts(void)
 static void *end_later(void *flag)
 {
 	usleep(100000);
-	*(volatile uint32_t *)flag = 1;
+	__atomic_store_n((uint32_t *)flag, 1, __ATOMIC_RELEASE);
 	return NULL;
 }
 
@@ -62,7 +62,7 @@ static void a_wait_for_the_context_waits_for_work_on_units(void)
 		launch_on(until, stream, &flag);
 		CHECK(!pthread_create(&thread, NULL, end_later, (void *)flag));
 		CU(i == 0 ? cuCtxSynchronize() : cuCtxSynchronize_v2(i == 1 ? context : NULL));
-		CHECK(*flag == 1 && cuStreamQuery(stream) == CUDA_SUCCESS);
+		CHECK(__atomic_load_n(flag, __ATOMIC_ACQUIRE) == 1 && cuStreamQuery(stream) == CUDA_SUCCESS);
 		CHECK(!pthread_join(thread, NULL));
 	}
 	CU(cuStreamDestroy_v2(stream));
